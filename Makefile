@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# The only makefile. `make help` lists the targets; V=1 shows commands; SAN=1 builds user space with ASan and UBSan.
+B       := build
+CC      ?= gcc
+CLANG   ?= clang
+BPFTOOL ?= bpftool
+PYTHON  ?= /usr/bin/python3
+Q       := $(if $(V),,@)
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum -Wvla -Wformat=2 $(if $(WERROR),-Werror)
+HARDEN  := -fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2
+SANFLAGS := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
+, := ,
+PKGS    := libbpf libmnl libevent libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap openssl
+PKGCFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lelf -lz -lm
+CFLAGS  ?= -O2 -g
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -Iagent -I$(B) $(PKGCFLAGS)
+ALLCFLAGS = -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) $(SANFLAGS)
+LDFLAGS += -pie -Wl,-z,relro,-z,now $(SANFLAGS)
+BPFFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror) \
+	-Iinclude -Ibpf -idirafter /usr/include/$(shell uname -m)-linux-gnu
+
+LIB_SRC := $(filter-out agent/main.c,$(wildcard agent/*/*.c))
+CTL_SRC := $(filter agent/ctl/%,$(LIB_SRC))
+LIB_SRC := $(filter-out $(CTL_SRC),$(LIB_SRC))
+TLIB_SRC := $(wildcard tests/lib/*.c)
+PROTO   := $(wildcard include/proto/*.proto)
+PROTO_C := $(PROTO:include/proto/%.proto=$(B)/proto/%.pb-c.c)
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o) $(PROTO_C:.c=.o)
+CTL_OBJ := $(CTL_SRC:%.c=$(B)/%.o)
+TLIB_OBJ := $(TLIB_SRC:%.c=$(B)/%.o)
+UNIT_SRC := $(wildcard tests/unit/*_test.c tests/unit/*/*_test.c)
+UNIT    := $(UNIT_SRC:%.c=$(B)/%)
+ROOT_SRC := $(wildcard tests/bpf/*_test.c)
+ROOT_T  := $(ROOT_SRC:%.c=$(B)/%)
+SIM_SRC := $(wildcard tests/sim/*_test.c)
+SIM_T   := $(SIM_SRC:%.c=$(B)/%)
+BENCH_SRC := $(wildcard bench/*.c)
+BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
+SKEL    := $(B)/leasegate.skel.h
+GENERATED := $(SKEL) $(PROTO_C:.c=.h)
+
+.PHONY: all check check-root sim bench lint bpf-check check-long vmtest demo install clean help
+all: $(B)/leasegated $(B)/leasegate ## build the daemon and the tool (default)
+
+$(B)/leasegated: $(B)/agent/main.o $(B)/libleasegate.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(B)/leasegate: $(CTL_OBJ) $(B)/libleasegate.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(B)/libleasegate.a: $(LIB_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPFFLAGS) -c $< -o $@
+$(SKEL): $(B)/leasegate.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $< name leasegate_bpf > $@.tmp && mv $@.tmp $@
+$(B)/%.skel.h: $(B)/%.bpf.o
+	$(Q)$(BPFTOOL) gen skeleton $< name $(subst -,_,$(*F))_bpf > $@.tmp && mv $@.tmp $@
+$(B)/bench/%.bpf.o: bench/%.bpf.c $(wildcard bpf/*.h bench/*.h include/leasegate/*)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(BPFFLAGS) -Ibench -c $< -o $@
+$(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: include/proto/%.proto
+	$(Q)mkdir -p $(@D)
+	$(Q)protoc-c --proto_path=include/proto --c_out=$(B)/proto $<
+$(B)/proto/%.pb-c.o: $(B)/proto/%.pb-c.c
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 $(CFLAGS) $(HARDEN) $(SANFLAGS) -c $< -o $@
+$(B)/%.o: %.c | $(GENERATED)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(if $(filter tests/% bench/%,$<),-I. -Ibpf) -MMD -MP $(ALLCFLAGS) -c $< -o $@
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+$(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
+$(BENCH_SRC:%.c=$(B)/%.o): | $(BENCH_SKELS)
+$(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+.SECONDARY:
+
+check: $(UNIT) ## build and run the unit tests
+	$(Q)scripts/run-tests $(UNIT)
+bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
+	$(Q)scripts/run-tests $(ROOT_T)
+sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)
+	$(Q)SEEDS=$(or $(SEEDS),200) scripts/run-tests $(SIM_T)
+bench: $(BENCH) ## build the benches: build/bench-*, each prints JSON lines
+tests: all $(UNIT) $(ROOT_T) $(SIM_T) $(BENCH) ## build everything there is
+lint: $(GENERATED) ## clang-format, cppcheck, shellcheck, one-way includes, ABI layout
+	$(Q)scripts/lint
+demo: ## run the demo on real packets (root)
+	$(Q)scripts/demo
+vmtest: all ## boot Debian's 6.1 and 6.12 kernels and test the programs there
+	$(Q)vmtest/run
+check-long: tests ## the long runs: 3,000 simulated seeds, the guests, both compilers
+	$(Q)scripts/check-long
+PREFIX ?= /usr/local
+install: all ## install the binaries under PREFIX (/usr/local)
+	install -D -m 755 $(B)/leasegated $(DESTDIR)$(PREFIX)/sbin/leasegated
+	install -D -m 755 $(B)/leasegate $(DESTDIR)$(PREFIX)/bin/leasegate
+clean: ## remove build/
+	$(Q)rm -rf $(B)
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20

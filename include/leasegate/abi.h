@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * The kernel ABI: keys and values of every BPF map, shared by bpf/ and agent/.
+ *
+ * Host byte order unless a type says __be. Fixed-width members only, padding is named and 0 (keys are compared bytewise).
+ * Who writes what: words that packets change (struct lg_bucket) change by compare-and-swap or atomic add inside BPF programs
+ * alone; the agent changes them through the `grant` program. A change of layout or meaning bumps LG_ABI_VERSION, which is part
+ * of the pin path, and tests/golden/abi.txt.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#include "bounds.h"
+
+#define LG_ABI_VERSION 1
+
+enum lg_reason {
+#define LG_REASON(id, name, label, verdict, help) LG_##name = id,
+#include "reason.def"
+#undef LG_REASON
+	_LG_REASON_N
+};
+
+#define LG_REASON_SLOTS 32 /* room for reasons in map values, so that a new reason is no change of layout */
+
+enum lg_hook {
+	LG_HOOK_XDP = 0,
+	LG_HOOK_TC_INGRESS = 1,
+	LG_HOOK_TC_EGRESS = 2,
+	_LG_HOOK_N
+};
+
+/* ---- map `control` (ARRAY, one entry): written by the agent only ---- */
+struct lg_control {
+	__u32 abi_version;	/* LG_ABI_VERSION */
+	__u32 active_set;	/* which entry of `rules` is in force: 0 or 1 */
+	__u64 incarnation;	/* grows each time the maps of this instance are made anew; lessors tell old state from new by it */
+	__u64 hash_seed;	/* random: chooses overflow buckets */
+	__u32 unparsable_drop;	/* 0: packets whose headers cannot be read pass, 1: they are dropped */
+	__u32 reachable;	/* 1 while the agent has a working upstream: splits lease_pending from unreachable */
+};
+_Static_assert(sizeof(struct lg_control) == 32, "lg_control: bump LG_ABI_VERSION");
+
+/* ---- map `bypass` (ARRAY, one entry): written by `leasegate bypass`, daemon or not ---- */
+struct lg_bypass {
+	__u64 until_ns;		/* CLOCK_MONOTONIC: everything passes before this time. 0: off, ~0: until switched off */
+};
+_Static_assert(sizeof(struct lg_bypass) == 8, "lg_bypass: bump LG_ABI_VERSION");
+
+/* ---- map `buckets` (HASH): struct lg_key -> struct lg_bucket. Also the value of `overflow` ---- */
+enum lg_key_form {
+	LG_FORM_RULE = 1,	/* one bucket for the whole rule; a and b are 0 */
+	LG_FORM_SOURCE = 2,	/* a = source address, masked */
+	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
+	LG_FORM_OVERFLOW = 4,	/* a[0..3] = index of the overflow bucket; never in `buckets`, see map `overflow` */
+};
+
+struct lg_key {
+	__u32 rule_id;		/* 1 .. LG_RULES_MAX, stable across reloads */
+	__u32 form;		/* enum lg_key_form */
+	__u8 a[16];		/* IPv6, or IPv4 as ::ffff:a.b.c.d, with the bits below the prefix cleared */
+	__u8 b[16];		/* second part of a product, else 0 */
+};
+_Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
+
+enum lg_bucket_kind {
+	LG_BUCKET_RATE = 1,	/* refills by time from the rule's own rate (host scope) */
+	LG_BUCKET_BLOCK = 2,	/* filled by grants of the agent (global scope) */
+	/* 3 is kept for sub-limits: a rate of the key's own, leased */
+};
+
+/*
+ * All `_tok` totals only grow, but for a take that is undone within the same packet. What is left of a block is
+ * granted_tok - spent_tok, spendable while now < expires_ns. The agent gives tokens back by taking them as a packet would:
+ * spent_tok and returned_tok grow together, so that a token cannot be both spent and returned; traffic has used
+ * spent_tok - returned_tok.
+ */
+struct lg_bucket {
+	__u32 rule_id;		/* as in the key, for readers */
+	__u16 kind;		/* enum lg_bucket_kind */
+	__u16 flags;		/* 0 */
+	__u64 granted_tok;	/* block: tokens ever granted */
+	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
+	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
+	__u64 denied_tok;	/* cost of the packets refused */
+	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen */
+	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
+	__u64 share_full_at_vt;	/* block: the same for the fallback share */
+	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
+	__u64 rate_tok;		/* the rule's limit: rate_tok per per_ns, for readers (room for sub-limits) */
+	__u64 per_ns;
+	__u64 burst_tok;	/* the rule's burst, or for windows its limit */
+	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
+	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
+	__u32 lease_generation;	/* of the lease held, set by grants; survives a restart of the agent */
+	__u32 lease_epoch;	/* epoch of the lessor that granted it */
+	__u64 base_granted_tok;	/* totals at the start of that generation: lease totals are differences to these */
+	__u64 base_spent_tok;
+	__u64 base_returned_tok;
+};
+_Static_assert(sizeof(struct lg_bucket) == 144, "lg_bucket: bump LG_ABI_VERSION");
+
+/* ---- map `overflow` (ARRAY): [(rule_id - 1) * LG_OVERFLOW_BUCKETS + i] -> struct lg_bucket ----
+ * Where keys that find `buckets` full are charged. An array of its own, so that a flood of keys can never take its place. */
+
+/* ---- map `rules` (ARRAY, two entries): the set in force and the one being written ---- */
+/*
+ * Virtual time of a rate: v(t) = v0 + ((t - anchor_ns) * mult >> shift), in units of which unit_per_tok make a token; the product
+ * has 128 bits. A bucket is one word, full_at_vt; taking c tokens is: from = max(full_at, v); next = from + c * unit_per_tok;
+ * admitted iff next - v <= burst_vt. Where period / rate allows (shift 0, mult and unit_per_tok the reduced fraction) this is
+ * exact; else v is low by less than one unit plus a relative 2^-40. unit_per_tok never changes in the life of a rule_id, so a changed rate is
+ * a new anchor (v0 = old v(now)) and levels carry over: what was spent stays spent.
+ */
+struct lg_rate {
+	__u64 anchor_ns;
+	__u64 v0;
+	__u64 mult;
+	__u64 unit_per_tok;
+	__u64 burst_vt;		/* burst * unit_per_tok */
+	__u32 shift;		/* 0 .. 63 */
+	__u32 coarse;		/* 1: the burst is wide enough (>= 16 ms of refill) for the coarse clock */
+};
+_Static_assert(sizeof(struct lg_rate) == 48, "lg_rate: bump LG_ABI_VERSION");
+
+struct lg_port_range {
+	__u16 lo;		/* host order, inclusive */
+	__u16 hi;
+};
+
+enum lg_rule_flags {
+	LG_RULE_GLOBAL = 1 << 0,	/* spends leased blocks; else a bucket of this host alone */
+	LG_RULE_SHADOW = 1 << 1,	/* counts would_deny, passes */
+	LG_RULE_EVALUATE_ALL = 1 << 2,	/* asked for its would-be verdict even when another rule already denied */
+	LG_RULE_PROTOCOL = 1 << 3,	/* `protocol` is compared */
+	LG_RULE_IPV4 = 1 << 4,		/* matches IPv4 */
+	LG_RULE_IPV6 = 1 << 5,		/* matches IPv6 */
+	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
+};
+
+enum lg_on_full { LG_ON_FULL_OVERFLOW = 0, LG_ON_FULL_DENY = 1, LG_ON_FULL_PASS = 2 };
+enum lg_fallback { LG_FALLBACK_DENY = 0, LG_FALLBACK_SHARE = 1, LG_FALLBACK_CLOSED = 2, LG_FALLBACK_OPEN = 3 };
+
+struct lg_rule {
+	__u32 rule_id;		/* 1 .. LG_RULES_MAX */
+	__u32 flags;		/* enum lg_rule_flags */
+	__u8 source[16];	/* IPv6 or mapped IPv4, masked by source_mask */
+	__u8 source_mask[16];
+	__u8 destination[16];
+	__u8 destination_mask[16];
+	__u8 key_mask4[16];	/* applied to a mapped IPv4 address to make the key */
+	__u8 key_mask6[16];
+	struct lg_port_range ports[LG_PORT_RANGES_MAX];
+	__u8 n_ports;		/* 0: any destination port, and packets without ports match too */
+	__u8 protocol;		/* IP protocol number */
+	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION */
+	__u8 on_full;		/* enum lg_on_full */
+	__u8 fallback;		/* enum lg_fallback; global rules */
+	__u8 _pad[3];
+	__u64 cold_burst_tok;	/* cost above this can never pass: burst, or the window's limit */
+	struct lg_rate rate;	/* host scope */
+	struct lg_rate share;	/* global scope, fallback share: what this host may take by itself. burst_vt 0: nothing */
+	__u64 share_delay_ns;	/* the share starts, empty, at expires_ns + this (grace, or for windows the window) */
+	__u64 rate_tok;		/* for readers: limit is rate_tok per per_ns, burst burst_tok */
+	__u64 per_ns;
+	__u64 burst_tok;
+};
+_Static_assert(sizeof(struct lg_rule) == 280, "lg_rule: bump LG_ABI_VERSION");
+
+struct lg_ruleset {
+	__u64 version;		/* grows with each load */
+	__u32 n_rules;
+	__u32 _pad;
+	struct lg_rule rules[LG_RULES_MAX]; /* dense, in file order */
+};
+
+/* ---- map `rule_names` (ARRAY of LG_RULES_MAX + 1): rule_id -> who it is; id 0 unused ---- */
+struct lg_rule_name {
+	char name[LG_NAME_LEN];	/* "" when the id is free */
+	__u64 fingerprint;	/* of everything that makes the rule what it is (match, key, unit, scope), not of its numbers */
+	__u64 retired_ns;	/* not 0: the rule left the file at this time; the id is reused only after its buckets are gone */
+};
+_Static_assert(sizeof(struct lg_rule_name) == 80, "lg_rule_name: bump LG_ABI_VERSION");
+
+/* ---- counters (PERCPU_ARRAY) ---- */
+struct lg_count {
+	__u64 packets;		/* superframes count as their segments */
+	__u64 bytes;		/* wire bytes without FCS */
+};
+
+/* map `verdicts`: [hook * LG_REASON_SLOTS + reason]: every packet exactly once */
+
+/* map `rule_counts`: [rule_id]: one count per reason as seen by that rule. would_deny of a shadow rule is PASS_SHADOW. */
+struct lg_rule_counts {
+	struct lg_count by_reason[LG_REASON_SLOTS];
+};
+
+/* ---- map `events` (RINGBUF): a key wants the agent's attention ---- */
+enum lg_event_type {
+	LG_EVENT_NEW_KEY = 1,	/* a key of a global rule was seen for the first time */
+	LG_EVENT_LOW_WATER = 2,	/* what is left fell below low_water_tok */
+	LG_EVENT_DENIED = 3,	/* a packet was refused for want of leased tokens */
+};
+
+struct lg_event {
+	__u32 type;
+	__u32 _pad;
+	struct lg_key key;
+	__u64 cost_tok;		/* of the packet that raised it */
+	__u64 now_ns;
+};
+
+/* ---- map `ops` (ARRAY of LG_OPS_MAX): requests to the syscall programs, answered in place ----
+ * The agent fills [0, n) and runs `grant` or `collect` with struct lg_ops_args as context. One agent at a time (it holds the
+ * instance lock). Operations run in order, each atomic towards packets. */
+enum lg_op_code {
+	LG_OP_READ = 1,		/* collect: snapshot into `after`; -ENOENT if the key has no bucket */
+	LG_OP_REAP = 2,		/* collect: delete the bucket if nothing is lost by it (rate: full; block: nothing left, not expired
+				 * less than share_delay ago) and it was not seen since `before_ns`; else -EBUSY */
+	LG_OP_GRANT = 3,	/* grant: granted_tok += tok; expires_ns and low water are set; makes the bucket if needed */
+	LG_OP_TAKE = 4,		/* grant: take back up to `tok` (~0: all that is left); tok becomes what was taken */
+	LG_OP_GENERATION = 5,	/* grant: take back all that is left, then note generation, epoch and new bases */
+	LG_OP_FORGET = 6,	/* grant: delete the bucket, whatever it holds (its rule is gone) */
+};
+
+struct lg_op {
+	struct lg_key key;
+	__u32 code;		/* enum lg_op_code */
+	__s32 result;		/* 0 or a negative errno */
+	__u64 tok;
+	__u64 expires_ns;	/* GRANT: new lease end; never lowers the old one */
+	__u64 low_water_tok;	/* GRANT: new low water; ~0 leaves it */
+	__u64 before_ns;	/* REAP */
+	__u32 generation;	/* GENERATION */
+	__u32 epoch;		/* GENERATION, GRANT */
+	struct lg_bucket after;	/* the bucket after the operation (READ, GRANT, TAKE, GENERATION) */
+};
+_Static_assert(sizeof(struct lg_op) == 232, "lg_op: bump LG_ABI_VERSION");
+
+struct lg_ops_args {
+	__u32 n;		/* 1 .. LG_OPS_MAX */
+	__u32 done;		/* answered */
+};
+
+/* ---- map `shared` (ARRAY, one entry): words all CPUs share ---- */
+struct lg_shared {
+	__u64 announce_full_at_ns;	/* limits key events to LG_ANNOUNCE_PER_S */
+	__u64 events_lost;		/* key events that found the ring buffer full */
+	__u64 events_limited;		/* key events held back by that limit */
+	__u64 map_full;			/* packets whose key found `buckets` full */
+};
+
+/* ---- map `test_clock` (ARRAY, one entry): __u64 ns; read only when loaded with lg_test_clock ---- */
