@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * One instance of leasegate in the kernel: its maps, programs, links and pins. Used by the node from its loop thread, and
+ * by the tool (which opens the pins only). Nothing here is a limit or a lease: those are written as bytes of the ABI.
+ *
+ * Pins: <root>/<instance>/v<ABI>/<map>, <root>/<instance>/links/<ifname>-<hook>; root is /sys/fs/bpf/leasegate.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "base/mem.h"
+#include "leasegate/abi.h"
+
+#define LG_KERN_ROOT "/sys/fs/bpf/leasegate"
+
+struct lg_kern;
+
+/* Why opening or attaching failed: the tool's and daemon's exit codes follow from it (see lg_kern_exit_code). */
+enum lg_kern_fail {
+	LG_KERN_OK = 0,
+	LG_KERN_REFUSED = 1,	/* unknown interface, a foreign program in the way, incompatible pins, busy */
+	LG_KERN_PRIVILEGE = 3,	/* CAP_BPF, CAP_NET_ADMIN, or the memlock limit; the text names which */
+	LG_KERN_FEATURE = 4,	/* the kernel lacks something the program needs */
+	LG_KERN_NO_BPFFS = 5,	/* no bpf file system where the pins belong */
+};
+
+struct lg_kern_options {
+	const char *instance;	/* [a-z0-9][a-z0-9_-]*, shorter than LG_NAME_LEN */
+	const char *root;	/* NULL: LG_KERN_ROOT */
+	uint32_t max_keys;	/* entries of `buckets`; ignored when pins are adopted (said in the complaint when it differs) */
+	uint64_t incarnation;	/* written to `control` when maps are made anew */
+	bool test_clock;	/* load with lg_test_clock (tests only) */
+};
+
+/*
+ * Loads the programs and makes the maps, or adopts those pinned by an earlier process: levels, counters and links stay, and
+ * the programs of adopted links are replaced atomically with this build's. Fails without leaving anything behind that was not
+ * there before.
+ * Returns 0 (made anew), 1 (adopted), or negative errno with *c filled and *ret_fail saying which kind.
+ */
+int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
+		 struct lg_complaint *c);
+
+/* Opens the pinned maps only, loads nothing, needs no daemon. -ENOENT when the instance has no pins. */
+int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
+		      struct lg_complaint *c);
+
+/* Closes descriptors; pins, links and enforcement stay. */
+struct lg_kern *lg_kern_free(struct lg_kern *kern);
+LG_CLEANUP(struct lg_kern, lg_kern_free)
+
+/* ---- attaching ---- */
+
+enum lg_attach_mode {
+	LG_MODE_NONE = 0,
+	LG_MODE_XDP_NATIVE,
+	LG_MODE_XDP_GENERIC,
+	LG_MODE_TCX,
+	LG_MODE_CLSACT,
+};
+/* "native", "generic", "tcx", "clsact", "none" */
+const char *lg_attach_mode_name(enum lg_attach_mode mode);
+/* "xdp", "tc_ingress", "tc_egress": as in pins and metrics */
+const char *lg_hook_name(enum lg_hook hook);
+
+struct lg_attachment {
+	char ifname[16];
+	uint32_t ifindex;
+	enum lg_hook hook;
+	enum lg_attach_mode mode;
+	uint32_t link_id;	/* 0 for clsact */
+	uint32_t prog_id;
+	bool adopted;		/* was there before this process */
+};
+
+/*
+ * Attaches at a hook of an interface, or adopts what an earlier process attached there. For XDP `mode` says native or generic and
+ * nothing else is tried; for TC LG_MODE_NONE means tcx where the kernel has it, else clsact. A program of somebody else is never
+ * removed or replaced: -EBUSY with its name and id in the complaint.
+ */
+int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, enum lg_attach_mode mode,
+		   struct lg_attachment *ret, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
+/* Detaches one of ours; 0 also when it was not attached. */
+int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
+/* What is attached now, as the kernel says it: up to `max` of ours. Returns the number. */
+int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t max);
+/* Without a daemon: removes every link and pin of the instance, nothing else. Returns how many links went, or -errno. */
+int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
+
+/* ---- rules ---- */
+
+/* The set in force and the table of names; `ret_names` has LG_RULES_MAX + 1 entries. */
+int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct lg_rule_name *ret_names);
+/* Writes the set into the entry not in force, the names, makes the overflow buckets of new rules ready, then swaps by one word. */
+int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_rule_name *names);
+/* Drops every bucket of a rule that is gone and zeroes its overflow buckets and counters, so that its id can be used again. */
+int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id);
+
+/* ---- buckets ---- */
+
+/* Runs n operations (any number; batches of LG_OPS_MAX) through `grant` or `collect`. Results are in each op. */
+int lg_kern_grant(struct lg_kern *kern, struct lg_op *ops, size_t n);
+int lg_kern_collect(struct lg_kern *kern, struct lg_op *ops, size_t n);
+
+/*
+ * Calls fn for every key in `buckets`, then for every overflow bucket ever used (granted, spent or denied not 0). Stops when fn
+ * returns other than 0 and returns that. A snapshot without locks: each value is one moment's, the whole is not.
+ */
+int lg_kern_each_bucket(struct lg_kern *kern,
+			int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
+
+/* ---- events ---- */
+
+/* Readable when key events wait. */
+int lg_kern_events_fd(struct lg_kern *kern);
+/* Calls fn for each waiting event. Returns their number. */
+int lg_kern_events_read(struct lg_kern *kern, void (*fn)(void *arg, const struct lg_event *event), void *arg);
+
+/* ---- words and counters ---- */
+
+int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret);
+/* Sets the two policy words; what packets read changes at once. */
+int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable);
+int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret);
+int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns);
+int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret);
+/* Sums over CPUs. */
+int lg_kern_verdicts_read(struct lg_kern *kern, struct lg_count ret[_LG_HOOK_N][LG_REASON_SLOTS]);
+int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_rule_counts *ret);
+/* Entries of `buckets`: how many there may be and (by walking) how many there are. */
+int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_used);
+
+/* ---- interfaces ---- */
+
+/* Watches links over netlink: fn(arg, ifname, ifindex, up) for each interface that appears or comes up (up), or goes (not up).
+ * The fd is readable when news wait; lg_links_read delivers them and after an overrun of the socket lists all again. */
+struct lg_links;
+int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, bool up), void *arg, struct lg_links **ret_links);
+int lg_links_fd(const struct lg_links *links);
+int lg_links_read(struct lg_links *links);
+struct lg_links *lg_links_free(struct lg_links *links);
+LG_CLEANUP(struct lg_links, lg_links_free)

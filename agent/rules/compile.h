@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Model -> kernel ABI. Ids of rules whose identity is known stay; changed limits re-anchor their rate so that what was spent
+ * stays spent. Pure: time, what is in force and the shares are arguments.
+ */
+#pragma once
+
+#include "rules/rule.h"
+
+struct lg_compile_env {
+	uint64_t now_ns;
+	uint32_t n_regions;		/* of the region list; 0: no upstream, global rules get no fallback share */
+	uint32_t hosts_in_region;	/* H of this host's region */
+	uint64_t grace_ns;		/* token buckets' share starts this long after the lease's end; windows use their window */
+	const struct lg_ruleset *old_set;	/* in force, or NULL */
+	const struct lg_rule_name *old_names;	/* LG_RULES_MAX + 1 entries, or NULL */
+};
+
+/*
+ * Fills *ret_set (version old + 1, rules from most specific to most general: longer source + destination prefix, then ports, then
+ * protocol, then file order) and ret_names (LG_RULES_MAX + 1 entries; rules that left are marked retired). Refuses, with the rule's
+ * line: more than LG_RULES_MAX rules, no free id, and sets in which some packet could match more than LG_MATCHES_MAX rules (with
+ * such a packet as the example).
+ */
+int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *env, struct lg_ruleset *ret_set,
+		     struct lg_rule_name *ret_names, struct lg_complaint *c);
+
+/* The rule of an id in a compiled set, or NULL. */
+const struct lg_rule *lg_ruleset_find(const struct lg_ruleset *set, uint32_t rule_id);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * The configuration file of a daemon (`leasegated node` or `region`), as a model. Read once at start. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "base/mem.h"
+#include "leasegate/bounds.h"
+
+#define LG_INTERFACES_MAX 64
+#define LG_ADDRESS_LEN 128	/* host:port, [v6]:port */
+
+enum lg_xdp_choice { LG_XDP_OFF, LG_XDP_NATIVE, LG_XDP_GENERIC };
+
+struct lg_interface {
+	char name[16];
+	enum lg_xdp_choice xdp;	/* default off: attaching XDP resets some NICs */
+	bool tc;		/* default on unless xdp is on: two hooks in one packet's way would charge twice */
+};
+
+struct lg_region_def {
+	char name[LG_NAME_LEN];
+	char address[LG_ADDRESS_LEN];	/* of its lease service */
+	uint32_t hosts;		/* declared hosts of the region: H of the shares */
+};
+
+struct lg_config {
+	char instance[LG_NAME_LEN];	/* default "default" */
+	char name[LG_NAME_LEN];		/* of this host (holder); default the host name. Node only */
+	char region[LG_NAME_LEN];	/* this daemon's region; "" for a node without upstream */
+	uint64_t regions_version;
+	size_t n_regions;
+	struct lg_region_def regions[LG_REGIONS_MAX];
+	char upstream[LG_ADDRESS_LEN];	/* node: its region's lease service; default the address in the list; "" none */
+	char listen[LG_ADDRESS_LEN];	/* region: lease service; default the address in the list */
+	char metrics[LG_ADDRESS_LEN];	/* default 127.0.0.1:9464 (node), 127.0.0.1:9465 (region); "off" disables */
+	char rules[256];		/* path of the rules file, relative to the configuration file */
+	char state_dir[256];		/* default /var/lib/leasegate/<instance> */
+	char run_dir[256];		/* default /run/leasegate/<instance> */
+	char store[16];			/* region: "sqlite" (default) or "memory" */
+	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */
+	bool unparsable_drop;
+	size_t n_interfaces;
+	struct lg_interface interfaces[LG_INTERFACES_MAX];
+	/* test only: `test: {dial_via: {name: address}}` dials a region by another address (a delay relay) */
+	size_t n_dial_via;
+	struct {
+		char name[LG_NAME_LEN];
+		char address[LG_ADDRESS_LEN];
+	} dial_via[LG_REGIONS_MAX];
+};
+
+/* Which daemon reads: keys that make no sense for it are errors, required ones are checked. */
+enum lg_config_role { LG_CONFIG_NODE, LG_CONFIG_REGION };
+
+/* Reads a file. On error -EINVAL (text) or another errno (cannot read), with *c filled; *ret_config is untouched then. */
+int lg_config_read(const char *path, enum lg_config_role role, struct lg_config *ret_config, struct lg_complaint *c);
+/* The same from memory; `name` stands for the file in complaints and its folder for relative paths. */
+int lg_config_parse(const char *text, size_t len, const char *name, enum lg_config_role role,
+		    struct lg_config *ret_config, struct lg_complaint *c);
+
+/* The address to dial for a region: dial_via if listed there, else that of the list; NULL if the region is unknown. */
+const char *lg_config_dial(const struct lg_config *config, const char *region);
+/* Sum of hosts over the list. */
+uint32_t lg_config_hosts(const struct lg_config *config);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Rules as a person means them: the model between YAML and the kernel ABI. Made by rules/yaml, read by rules/compile,
+ * rules/explain and the lease core's terms.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "base/mem.h"
+#include "leasegate/abi.h"
+
+enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
+enum lg_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
+enum lg_algorithm { LG_TOKEN_BUCKET, LG_FIXED_WINDOW, LG_SLIDING_WINDOW, LG_SLIDING_LOG };
+enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_REQUESTS };
+enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
+
+/* An address prefix; addr is IPv6 or mapped IPv4, bits below the prefix are 0. */
+struct lg_prefix {
+	bool set;
+	uint8_t family;		/* 4 or 6 */
+	uint8_t len;		/* as written: 0 .. 32 or 0 .. 128 */
+	uint8_t addr[16];
+};
+
+struct lg_rule_def {
+	char name[LG_NAME_LEN];
+	uint32_t line;		/* in the file, for complaints */
+	enum lg_scope scope;
+	enum lg_class class;
+	struct {
+		bool has_protocol;
+		uint8_t protocol;
+		struct lg_prefix source;
+		struct lg_prefix destination;
+		size_t n_ports;
+		struct lg_port_range ports[LG_PORT_RANGES_MAX];
+	} match;
+	struct {
+		enum lg_key_form form;	/* RULE, SOURCE or DESTINATION */
+		uint8_t len4;		/* prefix lengths by family: defaults 32 and 64 */
+		uint8_t len6;
+	} key;
+	enum lg_unit unit;
+	enum lg_algorithm algorithm;
+	uint64_t limit_tok;	/* limit_tok per per_ns */
+	uint64_t per_ns;
+	uint64_t burst_tok;	/* token_bucket: burst; windows: limit_tok */
+	enum lg_on_full on_full;
+	enum lg_fallback fallback;
+	bool shadow;
+	bool evaluate_all;
+	struct {
+		enum lg_lease_kind kind;
+		uint32_t low_water_permille;		/* 0: not written */
+		uint32_t max_outstanding_permille;	/* 0: not written */
+	} lease;
+};
+
+/* An owned array of rules, in file order. */
+struct lg_rules {
+	size_t n;
+	struct lg_rule_def *v;
+};
+struct lg_rules *lg_rules_free(struct lg_rules *rules);
+LG_CLEANUP(struct lg_rules, lg_rules_free)
+
+/*
+ * What makes a rule itself and not another: scope, class kept out; match, key, unit, algorithm in; numbers out. A rule whose
+ * fingerprint changes starts anew; one whose limit changes keeps its levels. 64-bit XXH3.
+ */
+uint64_t lg_rule_identity(const struct lg_rule_def *rule);
+/* Of everything two ends of a lease must agree on, numbers included: a lessor refuses keys of another fingerprint. */
+uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule);
+
+const char *lg_scope_name(enum lg_scope scope);
+const char *lg_class_name(enum lg_class class);
+const char *lg_algorithm_name(enum lg_algorithm algorithm);
+const char *lg_unit_name(enum lg_unit unit);
+const char *lg_on_full_name(enum lg_on_full on_full);
+const char *lg_fallback_name(enum lg_fallback fallback);
+
+/* "10000/1m", "80Mbit/1s"... as short as it can be said exactly. */
+void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len);
+
+/* Address of a key for people: "192.0.2.7", "2001:db8::/64" (len < full adds /len), "overflow 17", "*" for one bucket per rule. */
+void lg_key_format(const struct lg_key *key, uint32_t len4, uint32_t len6, char *buf, size_t len);
