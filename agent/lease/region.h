@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * One key at a region: lessee of the key's home, lessor to its hosts. Mints nothing: its pool is its lease less what its hosts
+ * hold. The same ledger and division as the home; the same asking as the host.
+ */
+#pragma once
+
+#include "base/mem.h"
+#include "lease/msg.h"
+#include "lease/succession.h"
+#include "lease/terms.h"
+
+struct lg_region;
+
+struct lg_region_effects {
+	void *arg;
+	void (*ask)(void *arg, const struct lg_ask *ask);			/* to the home */
+	void (*grant)(void *arg, uint32_t holder, const struct lg_grant *grant); /* to a host */
+};
+
+/* epoch: of this region's life as a lessor. succession: hosts that an earlier life had leased to, or NULL; borrowed for the life of
+ * the region object. */
+int lg_region_new(const struct lg_terms *terms, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
+		  uint64_t first_seq, uint64_t seed, struct lg_region **ret_region);
+struct lg_region *lg_region_free(struct lg_region *region);
+LG_CLEANUP(struct lg_region, lg_region_free)
+void lg_region_terms(struct lg_region *r, const struct lg_terms *terms);
+
+/* The stream to the home. On up it says what it holds (and its history when the home's epoch is new), as a host does; returns
+ * whether it could: not while it is itself learning from its hosts what is out. */
+bool lg_region_up(struct lg_region *r, uint32_t epoch, uint64_t now_ns, const struct lg_region_effects *fx);
+void lg_region_down(struct lg_region *r);
+
+/* A message of host `holder` (index given by the role, below LG_HOLDERS_MAX). incarnation: of that holder; a newer one means that its
+ * earlier life's lease is lost and lapses now, an older one is ignored. */
+void lg_region_ask(struct lg_region *r, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+		   const struct lg_region_effects *fx);
+void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns,
+		     const struct lg_region_effects *fx);
+/* Each region tick. Returns when it next wants to be called. */
+uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx);
+/* Orderly end: gives the free pool back with a last report. What hosts hold stays out and is not touched. */
+void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx);
+bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns);
+
+/* For status, metrics and the law: one tier's view. */
+struct lg_region_view {
+	uint32_t epoch;			/* of the home */
+	uint32_t generation;
+	uint64_t granted_tok;		/* from the home, within the generation */
+	uint64_t returned_tok;
+	uint64_t pool_tok;		/* free */
+	uint64_t outstanding_tok;	/* at hosts */
+	uint64_t spent_tok;
+	uint64_t expires_ns;
+	uint64_t demand_mtps;
+	uint64_t target_tok;
+	uint64_t rtt_ns;
+	uint32_t n_holders;
+	bool partial;
+	enum lg_grant_status status;
+};
+void lg_region_view(const struct lg_region *r, uint64_t now_ns, struct lg_region_view *ret);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * What a lessor's new life knows of its old one: who may hold leases (the durable list), and since when it lives. Shared by all keys of
+ * the lessor. A holder is *synced* once it has told, in this life, everything it holds: of keys it did not name it holds nothing.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+
+struct lg_succession;
+
+int lg_succession_new(uint64_t since_ns, struct lg_succession **ret_succession);
+struct lg_succession *lg_succession_free(struct lg_succession *s);
+LG_CLEANUP(struct lg_succession, lg_succession_free)
+
+/* Before the first key: holder (the role's index) is on the durable list. */
+int lg_succession_list(struct lg_succession *s, uint32_t holder);
+void lg_succession_synced(struct lg_succession *s, uint32_t holder);
+
+uint64_t lg_succession_since_ns(const struct lg_succession *s);
+bool lg_succession_is_listed(const struct lg_succession *s, uint32_t holder);
+bool lg_succession_is_synced(const struct lg_succession *s, uint32_t holder);
+/* Listed holders not synced yet. */
+uint32_t lg_succession_missing(const struct lg_succession *s);

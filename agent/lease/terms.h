@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * The numbers of a rule's leases, the same for all of its keys: periods, ticks, slots, shares. Derived once, pure. */
+#pragma once
+
+#include "rules/rule.h"
+
+struct lg_terms {
+	enum lg_algorithm algorithm;	/* LG_TOKEN_BUCKET or LG_SLIDING_WINDOW */
+	uint64_t limit_tok;		/* limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */
+	uint64_t per_ns;
+	uint64_t budget_tok;		/* B: burst of a token bucket, limit of a window */
+	uint32_t regions;		/* R */
+	uint32_t hosts;			/* H, over all regions */
+	uint32_t low_water_permille;	/* floor of low water as a share of the lease; 0 none */
+	uint64_t max_outstanding_tok;	/* most that may be out at once, all holders together */
+	uint64_t home_tick_ns;
+	uint64_t region_tick_ns;
+	uint64_t host_tick_ns;
+	uint64_t region_period_ns;	/* T at a region */
+	uint64_t host_period_ns;	/* T at a host, a quarter of it */
+	uint64_t slot_ns;		/* grain of usage slots */
+	uint64_t ttl_ns;
+	uint64_t grace_ns;
+};
+
+/* hosts and regions are at least 1. */
+void lg_terms_init(const struct lg_rule_def *rule, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms);
