@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * LeaseService (include/proto/lease.proto), both ends: typed messages on one long-lived stream per holder. Messages of one loop turn are
+ * batched and sent by lg_*_flush(). Malformed input ends the stream with INVALID_ARGUMENT and a reason; it never reaches the core.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "base/mem.h"
+#include "lease/msg.h"
+
+struct lg_loop;
+
+/* A key as both ends know it; rule ids are local to a host. */
+struct lg_wire_key {
+	char rule[LG_NAME_LEN];
+	uint64_t fingerprint;	/* lg_rule_fingerprint() of the sender's rule */
+	uint32_t form;		/* enum lg_key_form */
+	uint8_t a[16];
+	uint8_t b[16];
+};
+
+/* Who a holder is. */
+struct lg_lease_hello {
+	char holder[LG_NAME_LEN];	/* host name, or region name towards a home */
+	char region[LG_NAME_LEN];
+	bool is_region;			/* a region towards a key's home; else a host towards its region */
+	uint64_t incarnation;
+	uint64_t regions_version;	/* of the region list it uses */
+	uint32_t max_keys;		/* it will lease no more than this; 0 unknown */
+};
+
+struct lg_lease_welcome {
+	char lessor[LG_NAME_LEN];	/* region name */
+	uint32_t epoch;			/* host: of the region as lessor; region: of the home as lessor */
+	uint64_t regions_version;
+};
+
+/* ---- holder's end ---- */
+struct lg_lease_client;
+struct lg_lease_client_handlers {
+	void (*up)(void *arg, const struct lg_lease_welcome *welcome);
+	void (*down)(void *arg, const char *why);	/* also for each failed attempt to connect */
+	void (*grant)(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant);
+	void (*batch_end)(void *arg);			/* after the last grant of a message */
+};
+/* Connects, keeps connected (backoff 50 ms to 2 s with jitter, keepalive ping each 2 s with a 5 s deadline), says hello. */
+int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
+			const struct lg_lease_client_handlers *handlers, void *arg, struct lg_lease_client **ret_client,
+			struct lg_complaint *c);
+struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client);
+LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
+bool lg_lease_client_is_up(const struct lg_lease_client *client);
+/* Adds to the batch; ignored while down (the core says all again on up). */
+void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask);
+/* "All that I hold has been named." Goes after the asks before it. */
+void lg_lease_client_synced(struct lg_lease_client *client);
+void lg_lease_client_flush(struct lg_lease_client *client);
+
+/* ---- lessor's end ---- */
+struct lg_lease_server;
+struct lg_lease_peer;
+struct lg_lease_server_handlers {
+	/* Accept: 0, fill *welcome. Refuse: a text in `why` (at least 128 bytes) and -EACCES; the stream ends with FAILED_PRECONDITION. */
+	int (*hello)(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
+		     struct lg_lease_welcome *welcome, char *why);
+	void (*ask)(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask);
+	void (*synced)(void *arg, struct lg_lease_peer *peer);
+	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
+	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);
+};
+int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
+			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c);
+struct lg_lease_server *lg_lease_server_free(struct lg_lease_server *server);
+LG_CLEANUP(struct lg_lease_server, lg_lease_server_free)
+int lg_lease_server_port(const struct lg_lease_server *server);
+void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
+void lg_lease_peer_flush(struct lg_lease_peer *peer);
+/* Ends the stream with UNAVAILABLE; `gone` is not called for it. */
+void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why);
+void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user);
+void *lg_lease_peer_user(const struct lg_lease_peer *peer);
+const char *lg_lease_peer_address(const struct lg_lease_peer *peer);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * gRPC over HTTP/2 (nghttp2), cleartext, bidirectional streams, both ends. Messages are bytes; every input is bounded: message size,
+ * streams and sessions per server, unsent bytes per stream. One thread: callbacks run on the loop and may close the stream they are
+ * called for.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "base/mem.h"
+
+struct lg_loop;
+struct lg_grpc_server;
+struct lg_grpc_client;
+struct lg_grpc_stream;
+
+/* gRPC status codes we use ourselves. */
+enum lg_grpc_status {
+	LG_GRPC_OK = 0,
+	LG_GRPC_CANCELLED = 1,
+	LG_GRPC_INVALID_ARGUMENT = 3,
+	LG_GRPC_DEADLINE_EXCEEDED = 4,
+	LG_GRPC_PERMISSION_DENIED = 7,
+	LG_GRPC_RESOURCE_EXHAUSTED = 8,
+	LG_GRPC_FAILED_PRECONDITION = 9,
+	LG_GRPC_UNIMPLEMENTED = 12,
+	LG_GRPC_INTERNAL = 13,
+	LG_GRPC_UNAVAILABLE = 14,
+};
+
+struct lg_grpc_handlers {
+	/* Server: a peer opened a stream for `path` ("/pkg.Service/Method"). Return 0 to accept (set the user pointer), or a gRPC
+	 * status to refuse with. NULL for clients. */
+	int (*open)(void *arg, struct lg_grpc_stream *stream, const char *path);
+	/* One whole message; borrowed for the call. */
+	void (*message)(void *arg, struct lg_grpc_stream *stream, const uint8_t *data, size_t len);
+	/* The stream is over, whoever ended it; it is freed after the call. status: enum lg_grpc_status or any other code received. */
+	void (*closed)(void *arg, struct lg_grpc_stream *stream, int status, const char *why);
+};
+
+int lg_grpc_server_new(struct lg_loop *loop, const char *address, const struct lg_grpc_handlers *handlers, void *arg,
+		       struct lg_grpc_server **ret_server, struct lg_complaint *c);
+struct lg_grpc_server *lg_grpc_server_free(struct lg_grpc_server *server);
+LG_CLEANUP(struct lg_grpc_server, lg_grpc_server_free)
+int lg_grpc_server_port(const struct lg_grpc_server *server);
+
+/* Connects in the background. A client is one connection; when it ends, all its streams are closed with UNAVAILABLE. */
+int lg_grpc_client_new(struct lg_loop *loop, const char *address, const struct lg_grpc_handlers *handlers, void *arg,
+		       struct lg_grpc_client **ret_client, struct lg_complaint *c);
+struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client);
+LG_CLEANUP(struct lg_grpc_client, lg_grpc_client_free)
+int lg_grpc_client_open(struct lg_grpc_client *client, const char *path, struct lg_grpc_stream **ret_stream);
+
+/* Queues one message. -ENOBUFS when more than LG_QUEUE_BYTES_MAX are unsent (close the stream then), -EPIPE when it is over. */
+int lg_grpc_send(struct lg_grpc_stream *stream, const void *data, size_t len);
+/* Ends the stream: a server with status and text, a client by cancelling. `closed` is not called for it. */
+void lg_grpc_close(struct lg_grpc_stream *stream, int status, const char *why);
+void lg_grpc_set_user(struct lg_grpc_stream *stream, void *user);
+void *lg_grpc_user(const struct lg_grpc_stream *stream);
+const char *lg_grpc_peer(const struct lg_grpc_stream *stream); /* "192.0.2.1:4711" */
