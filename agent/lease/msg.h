@@ -24,8 +24,11 @@ struct lg_slot {
 /* Holder to lessor: a request (want_tok may be granted) or a report (it may not); both carry the usage so far. */
 struct lg_ask {
 	uint64_t seq;		/* grows with each message of this holder and key, also over a restart of the agent */
+	uint64_t life;		/* first seq of this memory of the key: one that forgot the key and starts anew (generation 0) has another
+				 * life, so the lessor lapses what it still has on its books and starts a new generation for it; without
+				 * this a grant total of the old generation would look like new tokens to a holder that forgot it */
 	uint32_t epoch;		/* newest epoch of the lessor this holder knows; 0 none */
-	uint32_t generation;	/* of the lease whose totals follow; 0 none yet */
+	uint32_t generation;	/* of the lease whose totals follow; 0 none yet (a lessor's generations start at 1) */
 	bool request;
 	uint64_t granted_tok;	/* totals within the generation, as this holder knows them */
 	uint64_t spent_tok;	/* by traffic; at a region: by its hosts, as far as reported, with what it lapsed itself */
