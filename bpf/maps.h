@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Every map of the object, and nothing else. Keys, values and who writes what: include/leasegate/abi.h.
+ *
+ * `buckets` is preallocated: an insert from a packet neither allocates nor fails for want of memory, and a full table is a
+ * plain -E2BIG that follows the rule's policy. It is no LRU map, because those evict live keys some 128 at a time.
+ */
+#pragma once
+
+#include <leasegate/abi.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lg_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lg_bypass);
+} bypass SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LG_KEYS_DEFAULT);
+	__type(key, struct lg_key);
+	__type(value, struct lg_bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, (LG_RULES_MAX * LG_OVERFLOW_BUCKETS));
+	__type(key, __u32);
+	__type(value, struct lg_bucket);
+} overflow SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct lg_ruleset);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_RULES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct lg_rule_name);
+} rule_names SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, (_LG_HOOK_N * LG_REASON_SLOTS));
+	__type(key, __u32);
+	__type(value, struct lg_count);
+} verdicts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LG_RULES_MAX + 1);
+	__type(key, __u32);
+	__type(value, struct lg_rule_counts);
+} rule_counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, LG_EVENTS_BYTES);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_OPS_MAX);
+	__type(key, __u32);
+	__type(value, struct lg_op);
+} ops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lg_shared);
+} shared SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} test_clock SEC(".maps");
