@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Choosing units. A bucket is one u64, the virtual time at which it is full again, and v(t) moves by rate * unit_per_tok per
+ * nanosecond. Two things bound the units from above: a full burst must leave the top bits of the word free (burst * unit < 2^61),
+ * and v must not run through half the word while a bucket lies untouched. With rate / per = p / q reduced, p units per nanosecond
+ * and q units per token are exact, and that is taken where it fits. Otherwise unit = 2^k, the largest that fits, and v is a
+ * product with a fraction mult / 2^shift of 63 bits, cut down: the bucket refills a little late, never early.
+ */
+#include "rules/rate.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+typedef unsigned __int128 u128;
+
+#define YEAR_NS (31557600ull * 1000000000)
+#define UPTIME_NS (30 * YEAR_NS)
+#define COARSE_MIN_NS 16000000 /* four ticks of a 250 Hz kernel */
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+static int check(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok)
+{
+	if (!per_ns || per_ns > LG_PER_MAX_NS || rate_tok > LG_BURST_MAX_TOK || burst_tok > LG_BURST_MAX_TOK)
+		return -EINVAL;
+	if (rate_tok > (u128)per_ns * LG_RATE_MAX_TOK_PER_NS)
+		return -EINVAL;
+	return 0;
+}
+
+static bool fits(u128 units_per_30y, u128 burst_vt)
+{
+	return units_per_30y < (u128)1 << 62 && burst_vt < (u128)1 << 61;
+}
+
+/* mult / 2^shift = units / per_ns, as exact as 63 bits allow and never above it. */
+static void set_slope(struct lg_rate *rate, u128 units, uint64_t per_ns)
+{
+	rate->shift = 0;
+	if (units % per_ns) {
+		while (rate->shift < 63 && ((units << (rate->shift + 1)) / per_ns) >> 63 == 0 &&
+		       units >> (126 - rate->shift) == 0)
+			rate->shift++;
+	}
+	rate->mult = (units << rate->shift) / per_ns;
+}
+
+/* The coarse clock steps by 1 to 10 ms: good enough where a burst takes longer than that to refill. */
+static uint32_t is_coarse(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok)
+{
+	return (u128)burst_tok * per_ns >= (u128)COARSE_MIN_NS * rate_tok;
+}
+
+int lg_rate_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns, struct lg_rate *ret_rate)
+{
+	struct lg_rate rate = { .anchor_ns = now_ns, .unit_per_tok = 1 };
+	uint64_t divisor, k = 60;
+	int r;
+
+	r = check(rate_tok, per_ns, burst_tok);
+	if (r < 0)
+		return r;
+
+	divisor = gcd(rate_tok, per_ns);
+	if (fits((u128)(rate_tok / divisor) * UPTIME_NS, (u128)(per_ns / divisor) * burst_tok)) {
+		rate.unit_per_tok = per_ns / divisor;
+	} else {
+		while (k && !fits(((u128)rate_tok << k) / per_ns * UPTIME_NS, (u128)burst_tok << k))
+			k--;
+		rate.unit_per_tok = 1ull << k;
+	}
+	set_slope(&rate, (u128)rate_tok * rate.unit_per_tok, per_ns);
+	rate.burst_vt = burst_tok * rate.unit_per_tok;
+	rate.coarse = is_coarse(rate_tok, per_ns, burst_tok);
+	*ret_rate = rate;
+	return 0;
+}
+
+int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
+		   struct lg_rate *ret_rate)
+{
+	struct lg_rate rate = { .anchor_ns = now_ns, .unit_per_tok = old->unit_per_tok };
+	u128 units = (u128)rate_tok * old->unit_per_tok;
+	int r;
+
+	/* A limit of 0 from the start: nothing was ever taken, so no level is lost by better units. */
+	if (!old->v0 && !old->mult && !old->burst_vt)
+		return lg_rate_init(rate_tok, per_ns, burst_tok, now_ns, ret_rate);
+
+	r = check(rate_tok, per_ns, burst_tok);
+	if (r < 0)
+		return r;
+	if (units / per_ns > (1ull << 63) / YEAR_NS || (u128)burst_tok * old->unit_per_tok >> 62)
+		return -ERANGE;
+
+	set_slope(&rate, units, per_ns);
+	rate.v0 = lg_rate_vt(old, now_ns);
+	rate.burst_vt = burst_tok * rate.unit_per_tok;
+	rate.coarse = is_coarse(rate_tok, per_ns, burst_tok);
+	*ret_rate = rate;
+	return 0;
+}
+
+uint64_t lg_rate_vt(const struct lg_rate *rate, uint64_t t_ns)
+{
+	uint64_t elapsed_ns = t_ns > rate->anchor_ns ? t_ns - rate->anchor_ns : 0;
+
+	return rate->v0 + (uint64_t)((u128)elapsed_ns * rate->mult >> rate->shift);
+}
