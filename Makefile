@@ -44,7 +44,7 @@ BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
 SKEL    := $(B)/leasegate.skel.h
 GENERATED := $(SKEL) $(PROTO_C:.c=.h)
 
-.PHONY: all check check-root sim bench lint bpf-check check-long vmtest demo install clean help
+.PHONY: all tests check sim bench lint bpf-check bpf-objects check-long vmtest demo install clean help
 all: $(B)/leasegated $(B)/leasegate ## build the daemon and the tool (default)
 
 $(B)/leasegated: $(B)/agent/main.o $(B)/libleasegate.a
@@ -57,6 +57,10 @@ $(B)/libleasegate.a: $(LIB_OBJ)
 $(B)/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPFFLAGS) -c $< -o $@
+BPF_OBJECTS := $(foreach c,clang-14 clang-19,$(B)/$(c)/leasegate.bpf.o)
+$(BPF_OBJECTS): $(B)/%/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*)
+	$(Q)mkdir -p $(@D)
+	$(Q)$* $(BPFFLAGS) -c $< -o $@
 $(SKEL): $(B)/leasegate.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name leasegate_bpf > $@.tmp && mv $@.tmp $@
 $(B)/%.skel.h: $(B)/%.bpf.o
@@ -89,12 +93,13 @@ bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)
 	$(Q)SEEDS=$(or $(SEEDS),200) scripts/run-tests $(SIM_T)
 bench: $(BENCH) ## build the benches: build/bench-*, each prints JSON lines
+bpf-objects: $(BPF_OBJECTS) ## compile the BPF object with each supported compiler
 tests: all $(UNIT) $(ROOT_T) $(SIM_T) $(BENCH) ## build everything there is
 lint: $(GENERATED) ## clang-format, cppcheck, shellcheck, one-way includes, ABI layout
 	$(Q)scripts/lint
 demo: ## run the demo on real packets (root)
 	$(Q)scripts/demo
-vmtest: all ## boot Debian's 6.1 and 6.12 kernels and test the programs there
+vmtest: all $(ROOT_T) ## boot Debian's 6.1 and 6.12 kernels and test the programs there
 	$(Q)vmtest/run
 check-long: tests ## the long runs: 3,000 simulated seeds, the guests, both compilers
 	$(Q)scripts/check-long
