@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the end-to-end tests and scripts/demo share: namespaces, daemons, real traffic, a delay relay, laws as numbers.
+
+Everything that is created carries a prefix with the pid of its maker (PREFIX), lives in a context manager, and is removed
+on every way out. Nothing here sleeps for a fixed time to wait for something: see wait.until().
+"""
+import os
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+BUILD = os.environ.get("LG_BUILD", os.path.join(ROOT, "build"))
+LEASEGATED = os.path.join(BUILD, "leasegated")
+LEASEGATE = os.path.join(BUILD, "leasegate")
+BPFFS = "/sys/fs/bpf"
+PINS = os.path.join(BPFFS, "leasegate")
+RUN = "/run/leasegate"
+PREFIX = f"lgt-{os.getpid()}-"

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The laws a limit is held to, as numbers computed from packets that were really sent and really arrived. Pure."""
+
+
+def worst_window(stamps_ns, window_ns, costs=None):
+    """The largest cost that arrived in any trailing window (t - window_ns, t], and the t where it did. (0, None) for nothing."""
+    order = sorted(range(len(stamps_ns)), key=stamps_ns.__getitem__)
+    worst, at_ns, inside, oldest = 0, None, 0, 0
+    for i in order:
+        inside += costs[i] if costs else 1
+        while stamps_ns[order[oldest]] <= stamps_ns[i] - window_ns:
+            inside -= costs[order[oldest]] if costs else 1
+            oldest += 1
+        if inside > worst:
+            worst, at_ns = inside, stamps_ns[i]
+    return worst, at_ns
+
+
+def trailing(stamps_ns, window_ns, at_ns):
+    """How many of the sorted stamps lie in (at_ns - window_ns, at_ns]."""
+    from bisect import bisect_right
+    return bisect_right(stamps_ns, at_ns) - bisect_right(stamps_ns, at_ns - window_ns)
+
+
+def token_bucket_most(burst_tok, rate_tok, per_ns, duration_ns):
+    """The most a full token bucket may admit in a time span: burst + rate x t."""
+    return burst_tok + rate_tok * duration_ns // per_ns
+
+
+def token_bucket_perfect(sent_ns, burst_tok, rate_tok, per_ns, cost=1):
+    """What one perfect token bucket, full at the start, admits of these arrivals (sorted)."""
+    level, last_ns, admitted = burst_tok * per_ns, None, 0
+    for t in sent_ns:
+        if last_ns is not None:
+            level = min(burst_tok * per_ns, level + (t - last_ns) * rate_tok)
+        last_ns = t
+        if level >= cost * per_ns:
+            level -= cost * per_ns
+            admitted += cost
+    return admitted
