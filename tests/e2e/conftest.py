@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Fixtures of the end-to-end tests. They need root, bpffs and build/leasegated; see lib/ for the worlds they run in."""
+import os
+import signal
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from lib import BPFFS, LEASEGATE, LEASEGATED, net  # noqa: E402
+from lib.host import Host  # noqa: E402
+
+TEST_S = 90		# no test may hang the run; a test that comes near this is broken
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: minutes of traffic; runs only when asked for, with -m long")
+    config.option.markexpr = config.option.markexpr or "not long"
+
+
+def pytest_sessionstart(session):
+    if session.config.option.collectonly:
+        return
+    if os.geteuid() != 0:
+        pytest.exit("the end-to-end tests need root: they make namespaces and load BPF programs", 3)
+    for path in (LEASEGATED, LEASEGATE):
+        if not os.path.exists(path):
+            pytest.exit(f"{path} is missing: run make first", 1)
+    if not os.path.ismount(BPFFS):
+        pytest.exit(f"no bpf file system on {BPFFS}", 5)
+    net.sweep()
+
+
+@pytest.fixture(autouse=True)
+def deadline():
+    """A test that hangs fails with a traceback of where."""
+    def late(_signal, _frame):
+        raise TimeoutError(f"the test took longer than {TEST_S} s")
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(TEST_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def host():
+    """A client and a host joined by a veth; nothing runs yet. What the daemons said is shown when the test fails."""
+    with Host() as h:
+        yield h
+        for d in h.instance.daemons:
+            print(f"--- leasegated {d.role}\n{d.stderr}")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A limit of one host holds for real packets: what arrives behind it, and what the kernel says it let through."""
+import contextlib
+import time
+
+import pytest
+from lib import law
+from lib.daemon import Instance
+from lib.host import CLIENT, HOST, PORT, fresh_name
+from lib.net import Namespace, ip, veth
+from lib.traffic import FrameReceiver, FrameSender, udp_frame
+from lib.wait import until
+
+S = 1_000_000_000
+HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}		# Ethernet, IP, UDP
+
+
+def bucket_rule(limit, burst, unit="packets", **more):
+    lines = "".join(f"    {k}: {v}\n" for k, v in more.items())
+    return ("rules:\n"
+            "  - name: per-source\n"
+            "    scope: host\n"
+            f"    match: {{protocol: udp, destination_port: [{PORT}]}}\n"
+            "    key: {source: 32}\n"
+            f"    unit: {unit}\n"
+            "    algorithm: token_bucket\n"
+            f"    limit: {limit}\n"
+            f"    burst: {burst}\n" + lines)
+
+
+@pytest.mark.parametrize("unit", ["packets", "bytes"])
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_a_token_bucket_admits_burst_plus_rate_times_time_and_not_more(host, hook, family, unit):
+    payload = b"x" * (200 - HEADERS[family])
+    cost = 200 if unit == "bytes" else 1
+    rate, burst = 1000 * cost, 100 * cost
+    key = "{source: 32}" if family == 4 else "{source: 128}"
+    host.start(bucket_rule(f"{rate}/1s", burst, unit).replace("{source: 32}", key), hook)
+    with host.receiver(family) as got:
+        start_ns = time.monotonic_ns()
+        with host.sender(3000, family, payload) as sent:
+            time.sleep(2)
+        counts = until(lambda: agreed(host, got), "the kernel's count of admitted packets is what arrived")
+        end_ns = time.monotonic_ns()
+    admitted_tok = got.n * cost
+    assert admitted_tok <= law.token_bucket_most(burst, rate, S, end_ns - start_ns)
+    perfect_tok = law.token_bucket_perfect(sent.sent_ns, burst, rate, S, cost)
+    assert admitted_tok >= 0.97 * perfect_tok
+    assert counts["limit"] > 0 and sum(counts.values()) <= sent.n_sent
+    bucket = host.instance.key(CLIENT[family])
+    assert bucket["spent_tok"] == admitted_tok
+    assert bucket["denied_tok"] == counts["limit"] * cost
+
+
+def agreed(host, got):
+    """The rule's counts, once nothing is on its way any more."""
+    counts = host.instance.counts("per-source")
+    return counts if counts.get("admitted", 0) == got.n else None
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+@pytest.mark.parametrize("burst", [1, 50])
+def test_a_burst_admits_exactly_its_size(host, hook, burst):
+    host.start(bucket_rule("1/1h", burst), hook)
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(burst)
+        until(lambda: got.n == burst, "the whole burst arrives")
+        sender.burst(150)
+        until(lambda: host.instance.seen("per-source") == burst + 150, "all packets were judged")
+        assert host.instance.counts("per-source") == {"admitted": burst, "limit": 150}
+    assert got.n == burst
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_each_source_has_a_bucket_of_its_own_and_other_ports_have_none(host, hook):
+    ip("address", "add", "10.90.0.9/24", "dev", "up0", ns=host.client)
+    host.start(bucket_rule("1/1h", 10), hook)
+    with host.receiver() as got, host.receiver(port=PORT + 1) as other, \
+            contextlib.closing(host.sender(0)) as a, contextlib.closing(host.sender(0, source="10.90.0.9")) as b, \
+            contextlib.closing(host.sender(0, port=PORT + 1)) as unmatched:
+        for sender in (a, b, unmatched):
+            sender.burst(60)
+        until(lambda: host.instance.seen("per-source") == 120, "all packets were judged")
+        until(lambda: other.n == 60, "packets to a port without a rule arrive")
+    assert got.n == 20
+    assert {k["key"]: k["spent_tok"] for k in host.instance.json("keys")} == {CLIENT[4]: 10, "10.90.0.9": 10}
+
+
+@contextlib.contextmanager
+def bridged():
+    """client --- in0 [host: bridge] out0 --- far: tagged frames that the host lets in come out at the far end.
+
+    A host without VLAN devices has no socket that takes a tagged frame, but a bridge forwards it, and only after both hooks.
+    """
+    with contextlib.ExitStack() as stack:
+        client, host, far = (stack.enter_context(Namespace(fresh_name(n))) for n in ("client", "host", "far"))
+        veth(client, "up0", [], host, "in0", [])
+        veth(host, "out0", [], far, "down0", [])
+        ip("link", "add", "br0", "type", "bridge", "forward_delay", "0", ns=host)
+        for port in ("in0", "out0"):
+            ip("link", "set", port, "master", "br0", ns=host)
+        ip("link", "set", "br0", "up", ns=host)
+        until(lambda: "state forwarding" in host.run("bridge", "link", "show", "dev", "out0").stdout, "the bridge forwards")
+        yield client, stack.enter_context(Instance(host, fresh_name("vlan"))), far
+
+
+@pytest.mark.parametrize("unit", ["packets", "bytes"])
+@pytest.mark.parametrize("vlans", [(100,), (7, 100)], ids=["one-tag", "two-tags"])
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_tagged_frames_are_limited_and_charged_with_their_tags(hook, family, vlans, unit):
+    with bridged() as (client, instance, far):
+        frame = udp_frame(client.mac("up0"), far.mac("down0"), CLIENT[family], (HOST[family], PORT), vlans,
+                          b"x" * (180 - HEADERS[family]))
+        assert len(frame) == 180 + 4 * len(vlans)
+        cost = len(frame) if unit == "bytes" else 1
+        key = "{source: 32}" if family == 4 else "{source: 128}"
+        rules = instance.write("rules.yaml", bucket_rule("1/1h", 50 * cost, unit).replace("{source: 32}", key))
+        at = {"name": "in0", "xdp": "native", "tc": "off"} if hook == "xdp" else {"name": "in0", "xdp": "off", "tc": "on"}
+        instance.node(instance.config(rules=rules, interfaces=[at]))
+        with FrameReceiver(far, "down0", PORT) as got, \
+                contextlib.closing(FrameSender(client, "up0", 0, frame)) as sender:
+            sender.burst(200)
+            until(lambda: instance.seen("per-source") == 200, "all frames were judged")
+            until(lambda: got.n >= 50, "the admitted frames arrive")
+            assert instance.counts("per-source") == {"admitted": 50, "limit": 150}
+        assert got.n == 50
+        bucket = instance.key(CLIENT[family])
+        assert (bucket["spent_tok"], bucket["denied_tok"]) == (50 * cost, 150 * cost)
+
+
+def test_a_shadow_rule_counts_what_it_would_deny_and_denies_nothing(host):
+    host.start(bucket_rule("1/1h", 10, shadow="true"))
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(60)
+        until(lambda: got.n == 60, "all packets arrive")
+    assert host.instance.counts("per-source") == {"admitted": 10, "shadow": 50}
+
+
+def test_of_two_rules_the_tighter_one_bites_and_its_denials_charge_the_other_nothing(host):
+    wide = bucket_rule("1/1h", 100).replace("per-source", "wide").replace("{source: 32}", "{source: 24}")
+    host.start(bucket_rule("1/1h", 10) + wide.removeprefix("rules:\n"))
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(60)
+        until(lambda: host.instance.seen("per-source") == 60, "all packets were judged")
+    assert got.n == 10
+    assert host.instance.counts("per-source") == {"admitted": 10, "limit": 50}
+    spent = {k["rule"]: k["spent_tok"] for k in host.instance.json("keys")}
+    assert spent == {"per-source": 10, "wide": 10}
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_neighbours_are_found_while_the_limit_is_nothing(host, hook):
+    rules = ("rules:\n"
+             "  - name: nothing\n"
+             "    scope: host\n"
+             "    limit: 0/1s\n")
+    host.start(rules, hook)
+    for family in (4, 6):
+        ip(f"-{family}", "neigh", "flush", "dev", "up0", "nud", "permanent", ns=host.client)
+        ip(f"-{family}", "neigh", "del", HOST[family], "dev", "up0", ns=host.client, check=False)
+        with contextlib.closing(host.sender(0, family)) as sender:
+            def resolved(sender=sender, family=family):
+                sender.burst(1)
+                shown = ip(f"-{family}", "neigh", "show", HOST[family], "dev", "up0", ns=host.client)
+                return host.ns.mac("in0") in shown
+            until(resolved, f"the client learns the host's address over IPv{family}")
+        with host.receiver(family) as got, contextlib.closing(host.sender(0, family)) as sender:
+            before = host.instance.seen("nothing")
+            sender.burst(20)
+            until(lambda before=before: host.instance.seen("nothing") >= before + 20, "all packets were judged")
+        assert got.n == 0

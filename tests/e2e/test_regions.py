@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""One limit over three regions 80 to 150 ms apart: it holds whatever the traffic does, and it can be had in full.
+
+Every admitted packet is stamped by the kernel of the host it reached; the worst trailing window over all hosts is computed from
+those stamps, without any tolerance.
+"""
+import contextlib
+import json
+import subprocess
+import time
+
+import pytest
+from lib import law
+from lib.cluster import PORT, USER, Cluster
+from lib.host import fresh_name
+from lib.wait import until
+
+S = 1_000_000_000
+LIMIT, WINDOW_S = 6000, 8
+
+
+def rule(limit=LIMIT, window_s=WINDOW_S, more=""):
+    return ("rules:\n"
+            "  - name: per-user\n"
+            "    scope: global\n"
+            "    class: lease\n"
+            f"    match: {{protocol: udp, destination_port: [{PORT}]}}\n"
+            "    key: {source: 32}\n"
+            "    unit: packets\n"
+            "    algorithm: sliding_window\n"
+            f"    limit: {limit}/{window_s}s\n" + more)
+
+
+@contextlib.contextmanager
+def running(rules=None, **keys):
+    """A cluster with receivers and silent senders, checked against the law when the test is through."""
+    rules = rules or rule()
+    with Cluster(rules, fresh_name(""), **keys) as c, contextlib.ExitStack() as stack:
+        try:
+            c.start()
+            c.receivers(stack)
+            c.senders(stack)
+            yield c
+        finally:
+            for r in c:
+                for d in r.instance.daemons:
+                    print(f"--- {r.name} leasegated {d.role}\n{d.stderr}")
+
+
+def assert_law(c, limit=LIMIT, window_s=WINDOW_S):
+    worst, at_ns = law.worst_window(c.admitted_ns(), window_s * S)
+    assert worst <= limit, f"{worst} packets in the {window_s} s up to {at_ns} ns, {limit} are allowed"
+    return worst
+
+
+def total(c):
+    return sum(r.receiver.n for r in c)
+
+
+def go_for(seconds):
+    """Traffic runs meanwhile; not a wait for something to happen."""
+    time.sleep(seconds)
+
+
+def away_from_home(c):
+    """A region that is not the home of the user's key: the one whose tokens come from furthest away, and a third one."""
+    home = until(c.home_of_user, "the user's key has a home")
+    others = sorted((r for r in c if r.name != home), key=lambda r: c.rtt_ms[frozenset((home, r.name))])
+    return c[home], others[1], others[0]
+
+
+def first_packets(c):
+    """A little traffic everywhere, so that the key has a home."""
+    for r in c:
+        r.sender.rate_pps = 20
+    until(lambda: all(r.receiver.n > 0 for r in c), "every region admits", timeout_s=15)
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_even_traffic_above_the_limit_gets_the_limit_and_not_more(hook):
+    with running(hook=hook) as c:
+        first_packets(c)
+        for r in c:
+            r.sender.rate_pps = 1.2 * LIMIT / WINDOW_S / 3
+        go_for(WINDOW_S)
+        before = total(c)
+        go_for(WINDOW_S)
+        got = total(c) - before
+        assert_law(c)
+        assert got >= 0.95 * LIMIT
+        assert min(r.receiver.n for r in c) >= 0.2 * total(c)
+
+
+def test_all_traffic_in_one_region_gets_at_least_95_percent_of_the_limit():
+    with running() as c:
+        first_packets(c)
+        _home, hot, third = away_from_home(c)
+        for r in c:
+            r.sender.rate_pps = 0
+        hot.sender.rate_pps = 1.2 * LIMIT / WINDOW_S
+        go_for(WINDOW_S)
+        before = hot.receiver.n
+        go_for(WINDOW_S)
+        got = hot.receiver.n - before
+        assert_law(c)
+        assert got >= 0.95 * LIMIT, f"{hot.name} got {got} of {LIMIT}"
+        assert third.receiver.n < 0.1 * LIMIT
+
+
+def test_a_user_who_moves_to_another_region_keeps_his_limit_and_gets_no_second_one():
+    with running() as c:
+        first_packets(c)
+        _home, old, new = away_from_home(c)
+        for r in c:
+            r.sender.rate_pps = 0
+        old.sender.rate_pps = 1.2 * LIMIT / WINDOW_S
+        go_for(WINDOW_S + 2)
+        old.sender.rate_pps, new.sender.rate_pps = 0, 1.2 * LIMIT / WINDOW_S
+        go_for(6)
+        before = new.receiver.n
+        go_for(WINDOW_S)
+        got = new.receiver.n - before
+        assert_law(c)
+        assert got >= 0.95 * LIMIT, f"{new.name} got {got} of {LIMIT}"
+
+
+def test_hopping_from_region_to_region_yields_no_more_than_the_limit():
+    with running() as c:
+        first_packets(c)
+        regions = list(c)
+        for i in range(2 * WINDOW_S):
+            for r in c:
+                r.sender.rate_pps = 2 * LIMIT / WINDOW_S if r is regions[i % 3] else 0
+            go_for(1)
+        assert_law(c)
+        assert total(c) >= 0.8 * LIMIT * 2
+
+
+def test_a_killed_node_keeps_its_lease_and_gets_no_fresh_one():
+    with running() as c:
+        first_packets(c)
+        _home, hot, _third = away_from_home(c)
+        hot.sender.rate_pps = 1.2 * LIMIT / WINDOW_S
+        go_for(2)
+        before = hot.instance.key(USER)
+        link = hot.instance.json("status")["attachments"][0]["link_id"]
+        hot.node.kill()
+        after = hot.instance.key(USER)
+        assert after["spent_tok"] >= before["spent_tok"]
+        until(lambda: hot.instance.key(USER)["left_tok"] == 0 or hot.instance.key(USER)["expires_in_ms"] <= 0,
+              "without an agent the lease is spent or ends", timeout_s=20)
+        n = hot.receiver.n
+        go_for(1)
+        assert hot.receiver.n - n <= 5, "a drained lease admits"
+        c.start_node(hot)
+        assert hot.instance.json("status")["attachments"][0]["link_id"] == link
+        assert hot.instance.key(USER)["spent_tok"] >= after["spent_tok"]
+        until(lambda: hot.receiver.n > n + 100, "the node leases again", timeout_s=20)
+        go_for(WINDOW_S)
+        assert_law(c)
+
+
+def test_bpftool_alone_shows_what_a_source_was_granted_and_what_it_spent():
+    with running() as c:
+        first_packets(c)
+        region = c["us-east"]
+        entry = until(lambda: _bucket(region), "the user's bucket holds a lease")
+        key, value = entry["formatted"]["key"], entry["formatted"]["value"]
+        assert bytes(key["a"]) == bytes(10) + b"\xff\xff" + bytes(int(x) for x in USER.split("."))
+        assert value["rule_id"] == key["rule_id"] == region.instance.json("rules")[0]["rule_id"]
+        assert value["kind"] == 2
+        assert value["granted_tok"] >= value["spent_tok"] > 0
+        assert value["expires_ns"] > time.monotonic_ns() - 60 * S
+        assert (value["rate_tok"], value["per_ns"]) == (LIMIT, WINDOW_S * S)
+        lease, = region.instance.json("leases")["node"]
+        assert lease["key"].split("/")[0] == USER and lease["granted_tok"] > 0
+        assert lease["expires_in_ms"] > 0
+        status = region.instance.json("status")
+        assert status["node"]["upstream"]["state"] == "up" and status["node"]["leased_keys"] == 1
+        assert [h["name"] for h in status["region"]["holders"] if h["kind"] == "host"] == ["us-east-1"]
+        assert {h["region"] for h in status["region"]["homes"]} <= {"us-east", "eu-west", "ap-south"}
+
+
+def _bucket(region):
+    r = subprocess.run(["bpftool", "-j", "map", "dump", "pinned", f"{region.instance.pins}/v1/buckets"],
+                       capture_output=True, text=True, timeout=20)
+    assert r.returncode == 0, r.stdout + r.stderr
+    got = [e for e in json.loads(r.stdout) if e["formatted"]["value"]["granted_tok"] > 0]
+    return got[0] if got else None
+
+
+# Outages last for the lease's end and a window after it, hence a short window and the fallback that admits nothing by itself.
+OUT_LIMIT, OUT_WINDOW_S = 2000, 4
+
+
+@pytest.mark.parametrize("victim", ["home", "own"])
+def test_a_region_server_dies_and_comes_back_and_the_limit_holds_throughout(victim):
+    with running(rule(OUT_LIMIT, OUT_WINDOW_S, "    fallback: deny\n")) as c:
+        first_packets(c)
+        home, hot, _third = away_from_home(c)
+        hot.sender.rate_pps = 1.2 * OUT_LIMIT / OUT_WINDOW_S
+        go_for(3)
+        dead = home if victim == "home" else hot
+        dead.server.kill()
+        def denied():
+            key = hot.instance.key(USER)
+            return key["left_tok"] == 0 or key["expires_in_ms"] <= 0
+        until(denied, "the host drains its lease", timeout_s=20)
+        seen = hot.instance.counts("per-user").get("lease_pending", 0) + hot.instance.counts("per-user").get("unreachable", 0)
+        until(lambda: hot.instance.counts("per-user").get("lease_pending", 0)
+              + hot.instance.counts("per-user").get("unreachable", 0) > seen + 100, "the host denies")
+        if victim == "own":
+            assert hot.instance.json("status")["node"]["upstream"]["state"] == "down"
+            assert hot.instance.counts("per-user").get("unreachable", 0) > 0
+        n = hot.receiver.n
+        c.start_region(dead)
+        until(lambda: hot.receiver.n >= n + OUT_LIMIT // 4, "the host is served again", timeout_s=30)
+        go_for(OUT_WINDOW_S)
+        assert_law(c, OUT_LIMIT, OUT_WINDOW_S)
+
+
+def test_a_region_that_is_cut_off_drains_and_is_served_again_when_the_cut_heals():
+    with running(rule(OUT_LIMIT, OUT_WINDOW_S, "    fallback: deny\n")) as c:
+        first_packets(c)
+        _home, hot, _third = away_from_home(c)
+        hot.sender.rate_pps = 1.2 * OUT_LIMIT / OUT_WINDOW_S
+        go_for(3)
+        c.relay.each("hold", hot.name)
+        until(lambda: hot.instance.key(USER)["left_tok"] == 0 or hot.instance.key(USER)["expires_in_ms"] <= 0,
+              "the host drains its lease", timeout_s=20)
+        go_for(2)
+        n = hot.receiver.n
+        c.relay.each("mend", hot.name)
+        until(lambda: hot.receiver.n >= n + OUT_LIMIT // 4, "the host is served again", timeout_s=30)
+        go_for(OUT_WINDOW_S)
+        assert_law(c, OUT_LIMIT, OUT_WINDOW_S)
+
+
+@pytest.mark.long
+def test_a_long_mixed_day_of_moves_outages_and_restarts_keeps_the_limit():
+    with running(rule(OUT_LIMIT, OUT_WINDOW_S, "    fallback: deny\n")) as c:
+        first_packets(c)
+        regions = list(c)
+        for i in range(6):
+            for k, r in enumerate(regions):
+                r.sender.rate_pps = (1.5 if k == i % 3 else 0.1) * OUT_LIMIT / OUT_WINDOW_S
+            victim = regions[(i + i // 3) % 3]
+            if i % 2:
+                victim.node.kill()
+                go_for(1.5)
+                c.start_node(victim)
+            else:
+                victim.server.kill()
+                go_for(1.5)
+                c.start_region(victim)
+            go_for(5)
+        assert_law(c, OUT_LIMIT, OUT_WINDOW_S)
+        assert total(c) > 3 * OUT_LIMIT
