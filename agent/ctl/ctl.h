@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * The operator's tool: one file per command, listed in table.c. What the kernel has is read from the pins, daemon or not; what a daemon
+ * knows is asked of it over its socket. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "kern/kern.h"
+
+enum lg_ctl_exit {
+	LG_CTL_OK = 0,
+	LG_CTL_REFUSED = 1,
+	LG_CTL_USAGE = 2,
+};
+
+struct lg_ctl {
+	const char *instance;
+	const char *run_dir;	/* /run/leasegate/<instance> unless --run-dir */
+	bool json;
+};
+
+struct lg_ctl_command {
+	const char *name;
+	const char *arguments;	/* for the usage line */
+	const char *help;	/* one line */
+	const char *details;	/* what --help prints below, or NULL */
+	int (*run)(const struct lg_ctl *ctl, int argc, char **argv);	/* argv[0] is the command; an exit code */
+};
+extern const struct lg_ctl_command lg_ctl_commands[];
+
+int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_bypass(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_detach(const struct lg_ctl *ctl, int argc, char **argv);
+
+/* ---- shared by the commands (util.c) ---- */
+
+/* One line on stderr, and with --json {"error": ...} on stdout. Returns code. */
+__attribute__((format(printf, 3, 4))) int lg_ctl_fail(const struct lg_ctl *ctl, int code, const char *fmt, ...);
+/* "leasegate COMMAND: unknown argument X" and LG_CTL_USAGE. */
+int lg_ctl_usage(const struct lg_ctl *ctl, const char *command, const char *argument);
+/* The instance's pins; on failure says why and returns an exit code, else 0. */
+int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern);
+/* Asks a daemon ("node" or "region") of the instance. 0; 1 when none is running; negative errno with *c filled. */
+int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c);
+/* Prints and drops the reference. */
+int lg_ctl_print(json_t *value);
+const char *lg_ctl_reason_label(unsigned reason);
+/* Name of a rule id: from the table of names in the kernel, "rule <id>" if it has none. */
+const char *lg_ctl_rule_name(const struct lg_rule_name *names, uint32_t rule_id, char *buf, size_t len);
+/* The prefix lengths in a rule's key masks. */
+void lg_ctl_key_lengths(const struct lg_ruleset *set, uint32_t rule_id, uint32_t *ret_len4, uint32_t *ret_len6);
+/* 1234567 -> "1,234,567", for tables. */
+const char *lg_ctl_number(uint64_t value, char *buf, size_t len);

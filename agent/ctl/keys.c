@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ctl/ctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/num.h"
+#include "rules/rate.h"
+#include "rules/rule.h"
+
+#define KEYS_MAX 4194304u /* of one listing */
+
+struct row {
+	struct lg_key key;
+	struct lg_bucket bucket;
+};
+
+struct keys {
+	const struct lg_ctl *ctl;
+	struct lg_ruleset set;
+	struct lg_rule_name names[LG_RULES_MAX + 1];
+	const char *rule;
+	bool has_source;
+	uint8_t source[16];
+	uint64_t limit;
+	struct row *rows;
+	size_t n, size;
+};
+
+static bool source_matches(const struct keys *k, const struct lg_key *key)
+{
+	uint32_t len4, len6;
+	uint8_t addr[16];
+
+	if (!k->has_source)
+		return true;
+	if (key->form != LG_FORM_SOURCE && key->form != LG_FORM_DESTINATION)
+		return false;
+	lg_ctl_key_lengths(&k->set, key->rule_id, &len4, &len6);
+	memcpy(addr, k->source, sizeof(addr));
+	lg_addr_mask(addr, lg_addr_is_mapped(addr) ? 96 + len4 : len6);
+	return memcmp(addr, key->a, sizeof(addr)) == 0;
+}
+
+static int collect(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
+{
+	struct keys *k = arg;
+	struct row *more;
+	char buf[32];
+
+	if (k->rule && strcmp(lg_ctl_rule_name(k->names, key->rule_id, buf, sizeof(buf)), k->rule) != 0)
+		return 0;
+	if (!source_matches(k, key))
+		return 0;
+	if (k->n == k->size) {
+		more = realloc(k->rows, (k->size ? k->size * 2 : 1024) * sizeof(*more));
+		if (!more)
+			return -1;
+		k->rows = more;
+		k->size = k->size ? k->size * 2 : 1024;
+	}
+	k->rows[k->n++] = (struct row){ *key, *bucket };
+	return k->n >= KEYS_MAX;
+}
+
+static int by_spent(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->bucket.spent_tok != y->bucket.spent_tok)
+		return x->bucket.spent_tok < y->bucket.spent_tok ? 1 : -1;
+	return memcmp(&x->key, &y->key, sizeof(x->key));
+}
+
+static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule_id)
+{
+	for (uint32_t i = 0; i < set->n_rules && i < LG_RULES_MAX; i++)
+		if (set->rules[i].rule_id == rule_id)
+			return &set->rules[i];
+	return NULL;
+}
+
+/* What could be spent now, whole tokens. */
+static uint64_t left_tok(const struct lg_rule *rule, const struct lg_bucket *b, uint64_t now_ns)
+{
+	uint64_t vt, debt;
+
+	if (b->kind == LG_BUCKET_BLOCK)
+		return now_ns < b->expires_ns && b->granted_tok > b->spent_tok ? b->granted_tok - b->spent_tok : 0;
+	if (!rule || !rule->rate.unit_per_tok)
+		return 0;
+	vt = lg_rate_vt(&rule->rate, now_ns);
+	debt = b->full_at_vt > vt ? b->full_at_vt - vt : 0;
+	return debt < rule->rate.burst_vt ? (rule->rate.burst_vt - debt) / rule->rate.unit_per_tok : 0;
+}
+
+static json_int_t ms_until(uint64_t then_ns, uint64_t now_ns)
+{
+	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
+}
+
+static const char *form_name(uint32_t form)
+{
+	switch (form) {
+	case LG_FORM_RULE: return "rule";
+	case LG_FORM_SOURCE: return "source";
+	case LG_FORM_DESTINATION: return "destination";
+	case LG_FORM_OVERFLOW: return "overflow";
+	default: return "unknown";
+	}
+}
+
+static void key_text(const struct keys *k, const struct lg_key *key, char *buf, size_t len)
+{
+	uint32_t len4, len6;
+
+	lg_ctl_key_lengths(&k->set, key->rule_id, &len4, &len6);
+	lg_key_format(key, len4, len6, buf, len);
+}
+
+static json_t *row_json(const struct keys *k, const struct row *row, uint64_t now_ns)
+{
+	const struct lg_rule *rule = rule_of(&k->set, row->key.rule_id);
+	const struct lg_bucket *b = &row->bucket;
+	char name[LG_NAME_LEN], key[80], limit[LG_LIMIT_TEXT_LEN];
+
+	key_text(k, &row->key, key, sizeof(key));
+	lg_limit_format(b->rate_tok, b->per_ns, rule && (rule->flags & LG_RULE_BYTES) ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,
+			sizeof(limit));
+	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "rule",
+			 lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
+			 "key", key, "form", form_name(row->key.form), "kind",
+			 b->kind == LG_BUCKET_BLOCK ? "block" : "rate", "granted_tok", (json_int_t)b->granted_tok, "spent_tok",
+			 (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
+			 (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(rule, b, now_ns), "expires_in_ms",
+			 b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
+			 (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", (json_int_t)b->burst_tok,
+			 "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
+}
+
+static int rows_print(const struct keys *k)
+{
+	size_t n = k->limit && k->limit < k->n ? k->limit : k->n;
+	uint64_t now_ns = lg_clock_now_ns();
+	char name[LG_NAME_LEN], key[80];
+	json_t *list;
+
+	if (k->ctl->json) {
+		list = json_array();
+		for (size_t i = 0; i < n; i++)
+			json_array_append_new(list, row_json(k, &k->rows[i], now_ns));
+		return lg_ctl_print(list);
+	}
+	if (!k->n) {
+		printf("no keys%s\n", k->rule || k->has_source ? " match" : " yet");
+		return LG_CTL_OK;
+	}
+	printf("%-20s %-39s %5s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
+	for (size_t i = 0; i < n; i++) {
+		const struct lg_bucket *b = &k->rows[i].bucket;
+		char expires[32] = "-";
+
+		key_text(k, &k->rows[i].key, key, sizeof(key));
+		if (b->kind == LG_BUCKET_BLOCK)
+			snprintf(expires, sizeof(expires), "%.1f s", (double)ms_until(b->expires_ns, now_ns) / 1000);
+		printf("%-20s %-39s %5s %14llu %14llu %14llu %14llu %9s\n",
+		       lg_ctl_rule_name(k->names, k->rows[i].key.rule_id, name, sizeof(name)), key,
+		       b->kind == LG_BUCKET_BLOCK ? "block" : "rate", (unsigned long long)b->granted_tok,
+		       (unsigned long long)(b->spent_tok - b->returned_tok),
+		       (unsigned long long)left_tok(rule_of(&k->set, k->rows[i].key.rule_id), b, now_ns),
+		       (unsigned long long)b->denied_tok, expires);
+	}
+	if (n < k->n)
+		printf("... and %zu more (--limit 0 shows all)\n", k->n - n);
+	return LG_CTL_OK;
+}
+
+static int arguments(struct keys *k, int argc, char **argv)
+{
+	struct lg_complaint c = { 0 };
+	uint8_t family, len;
+
+	for (int i = 1; i < argc; i += 2) {
+		if (i + 1 >= argc)
+			return lg_ctl_usage(k->ctl, "keys", argv[i]);
+		if (strcmp(argv[i], "--rule") == 0) {
+			k->rule = argv[i + 1];
+		} else if (strcmp(argv[i], "--source") == 0) {
+			if (lg_prefix_parse(argv[i + 1], k->source, &family, &len, &c) < 0)
+				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --source: %s", c.text);
+			k->has_source = true;
+		} else if (strcmp(argv[i], "--limit") == 0) {
+			if (lg_num_parse(argv[i + 1], 0, KEYS_MAX, &k->limit, &c) < 0)
+				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --limit: %s", c.text);
+		} else {
+			return lg_ctl_usage(k->ctl, "keys", argv[i]);
+		}
+	}
+	return 0;
+}
+
+int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	static struct keys k = { .limit = 100 };
+	int r;
+
+	k.ctl = ctl;
+	r = arguments(&k, argc, argv);
+	if (r)
+		return r;
+	r = lg_ctl_pins(ctl, &kern);
+	if (r)
+		return r;
+	r = lg_kern_rules_read(kern, &k.set, k.names);
+	if (r == 0)
+		r = lg_kern_each_bucket(kern, collect, &k);
+	if (r < 0) {
+		free(k.rows);
+		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "cannot read the buckets in the kernel: %s", strerror(-r));
+	}
+	if (k.n)
+		qsort(k.rows, k.n, sizeof(*k.rows), by_spent);
+	r = rows_print(&k);
+	free(k.rows);
+	return r;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ctl/ctl.h"
+
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "rules/rule.h"
+
+/* What a compiled rule matches, as short as it can be said. */
+static void match_text(const struct lg_rule *rule, char *buf, size_t len)
+{
+	const struct {
+		const char *name;
+		const uint8_t *addr, *mask;
+	} sides[] = { { "from", rule->source, rule->source_mask }, { "to", rule->destination, rule->destination_mask } };
+	unsigned families = rule->flags & (LG_RULE_IPV4 | LG_RULE_IPV6);
+	int n = 0;
+
+	n += snprintf(buf, len, "%s", families == LG_RULE_IPV4 ? "ipv4" : families == LG_RULE_IPV6 ? "ipv6" : "ip");
+	if (rule->flags & LG_RULE_PROTOCOL)
+		n += snprintf(buf + n, len - (size_t)n, " protocol %u", rule->protocol);
+	for (unsigned i = 0; i < rule->n_ports && (size_t)n < len; i++)
+		n += snprintf(buf + n, len - (size_t)n, rule->ports[i].lo == rule->ports[i].hi ? "%s%u" : "%s%u-%u",
+			      i ? "," : " port ", rule->ports[i].lo, rule->ports[i].hi);
+	for (unsigned i = 0; i < N_ELEMS(sides) && (size_t)n < len; i++) {
+		char text[LG_IP_TEXT_LEN];
+		unsigned bits = 0;
+
+		for (unsigned j = 0; j < 16; j++)
+			bits += (unsigned)__builtin_popcount(sides[i].mask[j]);
+		if (!bits)
+			continue;
+		if (lg_addr_is_mapped(sides[i].addr) && bits >= 96)
+			lg_prefix_format(sides[i].addr, 4, (uint8_t)(bits - 96), text, sizeof(text));
+		else
+			lg_prefix_format(sides[i].addr, 6, (uint8_t)bits, text, sizeof(text));
+		n += snprintf(buf + n, len - (size_t)n, " %s %s", sides[i].name, text);
+	}
+}
+
+static const char *key_name(const struct lg_rule *rule, char *buf, size_t len)
+{
+	uint32_t len4, len6;
+	struct lg_ruleset *one = calloc(1, sizeof(*one));
+
+	if (!one)
+		return "?";
+	one->n_rules = 1;
+	one->rules[0] = *rule;
+	lg_ctl_key_lengths(one, rule->rule_id, &len4, &len6);
+	free(one);
+	if (rule->key_form == LG_FORM_RULE)
+		snprintf(buf, len, "one bucket");
+	else
+		snprintf(buf, len, "%s /%u (IPv4) /%u (IPv6)", rule->key_form == LG_FORM_SOURCE ? "source" : "destination", len4,
+			 len6);
+	return buf;
+}
+
+static json_t *counts_json(const struct lg_rule_counts *counts)
+{
+	json_t *object = json_object();
+
+	for (unsigned reason = 0; reason < _LG_REASON_N; reason++) {
+		const struct lg_count *count = &counts->by_reason[reason];
+
+		if (count->packets || count->bytes)
+			json_object_set_new(object, lg_ctl_reason_label(reason),
+					    json_pack("{s:I, s:I}", "packets", (json_int_t)count->packets, "bytes",
+						      (json_int_t)count->bytes));
+	}
+	return object;
+}
+
+static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts)
+{
+	bool bytes = rule->flags & LG_RULE_BYTES;
+	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
+
+	match_text(rule, match, sizeof(match));
+	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
+	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "rule", name, "rule_id",
+			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
+			 (rule->flags & LG_RULE_SHADOW) != 0, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
+			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
+			 (json_int_t)rule->burst_tok, "key", key_name(rule, key, sizeof(key)), "match", match, "counts",
+			 counts_json(counts));
+}
+
+static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool drop)
+{
+	static const bool drops[_LG_REASON_N] = {
+#define PASS false
+#define DROP true
+#define LG_REASON(id, name, label, verdict, help) [id] = verdict,
+#include "leasegate/reason.def"
+#undef LG_REASON
+#undef PASS
+#undef DROP
+	};
+	unsigned long long sum = 0;
+
+	for (unsigned reason = 0; reason < _LG_REASON_N; reason++)
+		if (drops[reason] == drop && reason != LG_PASS_SHADOW)
+			sum += counts->by_reason[reason].packets;
+	return sum;
+}
+
+static void rule_print(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts)
+{
+	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
+
+	match_text(rule, match, sizeof(match));
+	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,
+			sizeof(limit));
+	printf("%3u  %-20s %-6s %-16s passed %llu, denied %llu, would deny %llu packets%s\n", rule->rule_id,
+	       name, rule->flags & LG_RULE_GLOBAL ? "global" : "host", limit, counts_sum(counts, false),
+	       counts_sum(counts, true), (unsigned long long)counts->by_reason[LG_PASS_SHADOW].packets,
+	       rule->flags & LG_RULE_SHADOW ? " (shadow)" : "");
+	printf("     matches %s; key: %s\n", match, key_name(rule, key, sizeof(key)));
+}
+
+int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	static struct lg_rule_name names[LG_RULES_MAX + 1];
+	static struct lg_rule_counts counts;
+	static struct lg_ruleset set;
+	json_t *list;
+	char name[LG_NAME_LEN];
+	int r;
+
+	if (argc > 1)
+		return lg_ctl_usage(ctl, "rules", argv[1]);
+	r = lg_ctl_pins(ctl, &kern);
+	if (r)
+		return r;
+	r = lg_kern_rules_read(kern, &set, names);
+	if (r < 0)
+		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "cannot read the rules in the kernel: %s", strerror(-r));
+	list = json_array();
+	for (uint32_t i = 0; i < set.n_rules && i < LG_RULES_MAX; i++) {
+		const struct lg_rule *rule = &set.rules[i];
+
+		memset(&counts, 0, sizeof(counts));
+		lg_kern_rule_counts_read(kern, rule->rule_id, &counts);
+		lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name));
+		if (ctl->json)
+			json_array_append_new(list, rule_json(rule, lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name)),
+							      &counts));
+		else
+			rule_print(rule, lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name)), &counts);
+	}
+	if (ctl->json)
+		return lg_ctl_print(list);
+	json_decref(list);
+	if (!set.n_rules)
+		printf("no rules in force\n");
+	return LG_CTL_OK;
+}

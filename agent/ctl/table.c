@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ctl/ctl.h"
+
+#include <stddef.h>
+
+const struct lg_ctl_command lg_ctl_commands[] = {
+	{ "status", "", "roles, interfaces and how they are attached, rules in force, leases, upstream",
+	  "Exit code 1 when neither a daemon runs nor anything is in the kernel.\n", lg_ctl_status },
+	{ "keys", "[--rule NAME] [--source ADDRESS] [--limit N]", "buckets in the kernel: who has spent what, and what is left",
+	  "  --rule NAME       only keys of this rule\n"
+	  "  --source ADDRESS  only keys whose address is this one (or lies in the key's prefix)\n"
+	  "  --limit N         at most N keys, those with most spent first (default 100, 0: all)\n",
+	  lg_ctl_keys },
+	{ "rules", "", "the rules as the kernel has them, with what each has counted", NULL, lg_ctl_rules },
+	{ "leases", "", "the leases the running daemons hold and have given, tier by tier", NULL, lg_ctl_leases },
+	{ "explain", "RULES.yaml [--config FILE | --regions N --hosts N]", "what each rule matches, in words, and the most it can ever admit",
+	  "  --config FILE   take regions and hosts from a daemon's configuration\n"
+	  "  --regions N     number of regions (default 1)\n"
+	  "  --hosts N       number of hosts over all regions (default 1)\n",
+	  lg_ctl_explain },
+	{ "reload", "", "the running daemons read their rules again; a bad file changes nothing", NULL, lg_ctl_reload },
+	{ "bypass", "[on [--for DURATION] | off]", "let everything through at once, with or without a daemon",
+	  "  on              until switched off\n"
+	  "  --for DURATION  such as 10m; then limits apply again by themselves\n"
+	  "  off             limits apply again\n"
+	  "Without an argument it says what is set.\n",
+	  lg_ctl_bypass },
+	{ "detach", "", "remove every link and pin of the instance, without the daemon's help; nobody else's is touched",
+	  "Stop the daemon first: a running one would attach again.\n", lg_ctl_detach },
+	{ NULL, NULL, NULL, NULL, NULL },
+};

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ctl/ctl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/admin.h"
+
+int lg_ctl_fail(const struct lg_ctl *ctl, int code, const char *fmt, ...)
+{
+	char text[1200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "leasegate: %s\n", text);
+	if (ctl->json)
+		lg_ctl_print(json_pack("{s:s}", "error", text));
+	return code;
+}
+
+int lg_ctl_usage(const struct lg_ctl *ctl, const char *command, const char *argument)
+{
+	return lg_ctl_fail(ctl, LG_CTL_USAGE, "%s: do not understand %s (try leasegate %s --help)", command, argument, command);
+}
+
+int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern)
+{
+	enum lg_kern_fail fail = LG_KERN_REFUSED;
+	struct lg_complaint c = { 0 };
+	int r;
+
+	r = lg_kern_open_pins(ctl->instance, NULL, ret_kern, &fail, &c);
+	if (r >= 0)
+		return 0;
+	if (r == -ENOENT)
+		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "instance %s has nothing in the kernel: no node was started, or it was detached",
+				   ctl->instance);
+	return lg_ctl_fail(ctl, fail, "%s", c.text);
+}
+
+int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c)
+{
+	json_t *request = json_pack("{s:s}", "cmd", cmd);
+	char path[512];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/%s.sock", ctl->run_dir, role);
+	r = lg_admin_call(path, request, 10000, ret_reply, c);
+	json_decref(request);
+	return r == -ENOENT || r == -ECONNREFUSED ? 1 : r;
+}
+
+int lg_ctl_print(json_t *value)
+{
+	int r = value && json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
+
+	putchar('\n');
+	json_decref(value);
+	return r ? LG_CTL_OK : LG_CTL_REFUSED;
+}
+
+const char *lg_ctl_reason_label(unsigned reason)
+{
+	static const char *const labels[_LG_REASON_N] = {
+#define LG_REASON(id, name, label, verdict, help) [id] = label,
+#include "leasegate/reason.def"
+#undef LG_REASON
+	};
+
+	return reason < _LG_REASON_N ? labels[reason] : "unknown";
+}
+
+const char *lg_ctl_rule_name(const struct lg_rule_name *names, uint32_t rule_id, char *buf, size_t len)
+{
+	if (rule_id >= 1 && rule_id <= LG_RULES_MAX && names[rule_id].name[0])
+		return names[rule_id].name;
+	snprintf(buf, len, "rule %" PRIu32, rule_id);
+	return buf;
+}
+
+static uint32_t mask_length(const uint8_t mask[16])
+{
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < 16; i++)
+		n += (uint32_t)__builtin_popcount(mask[i]);
+	return n;
+}
+
+void lg_ctl_key_lengths(const struct lg_ruleset *set, uint32_t rule_id, uint32_t *ret_len4, uint32_t *ret_len6)
+{
+	*ret_len4 = 32;
+	*ret_len6 = 128;
+	for (uint32_t i = 0; i < set->n_rules && i < LG_RULES_MAX; i++) {
+		if (set->rules[i].rule_id != rule_id)
+			continue;
+		*ret_len4 = mask_length(set->rules[i].key_mask4);
+		*ret_len4 = *ret_len4 > 96 ? *ret_len4 - 96 : 0;
+		*ret_len6 = mask_length(set->rules[i].key_mask6);
+	}
+}
+
+const char *lg_ctl_number(uint64_t value, char *buf, size_t len)
+{
+	char plain[32];
+	size_t n = (size_t)snprintf(plain, sizeof(plain), "%" PRIu64, value), o = 0;
+
+	for (size_t i = 0; i < n && o + 2 < len; i++) {
+		if (i && (n - i) % 3 == 0)
+			buf[o++] = ',';
+		buf[o++] = plain[i];
+	}
+	buf[o] = '\0';
+	return buf;
+}

@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The node role: brings up one host and keeps it up. Order at start: what can be refused without touching the kernel comes first
+ * (files, lock, ports), then maps and programs, then rules, then interfaces, then the upstream; so that a refusal leaves nothing half
+ * done, and no packet is judged before its rules are there.
+ */
+#include "role/node.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rules/yaml.h"
+
+#define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
+#define LINKS_PERIOD_NS (1 * LG_NS_PER_S)	/* interfaces that could not be attached are tried again */
+#define SHARE_GRACE_NS (1 * LG_NS_PER_S)
+
+static void complain_log(const struct lg_complaint *c)
+{
+	char text[1024];
+
+	lg_complaint_format(c, text, sizeof(text));
+	lg_error("%s", text);
+}
+
+/* ---- rules ---- */
+
+static uint32_t hosts_in_region(const struct lg_config *config)
+{
+	for (size_t i = 0; i < config->n_regions; i++)
+		if (strcmp(config->regions[i].name, config->region) == 0)
+			return config->regions[i].hosts;
+	return 1;
+}
+
+static const struct lg_rule_def *def_by_name(const struct lg_rules *rules, const char *name)
+{
+	for (size_t i = 0; i < rules->n; i++)
+		if (strcmp(rules->v[i].name, name) == 0)
+			return &rules->v[i];
+	return NULL;
+}
+
+static void rules_index(struct lg_node *n)
+{
+	uint32_t hosts = lg_config_hosts(&n->config), regions = (uint32_t)n->config.n_regions;
+	const struct lg_rule_def *def;
+	uint64_t tick_ns = 100 * LG_NS_PER_MS;
+	uint32_t id;
+
+	memset(n->by_id, 0, sizeof(n->by_id));
+	n->n_global = 0;
+	for (uint32_t i = 0; i < n->set.n_rules; i++) {
+		id = n->set.rules[i].rule_id;
+		def = def_by_name(n->rules, n->names[id].name);
+		if (!def)
+			continue;
+		n->by_id[id].def = def;
+		n->by_id[id].fingerprint = lg_rule_fingerprint(def);
+		if (def->scope != LG_SCOPE_GLOBAL)
+			continue;
+		n->n_global++;
+		lg_terms_init(def, regions ? regions : 1, hosts ? hosts : 1, &n->by_id[id].terms);
+		if (n->by_id[id].terms.host_tick_ns < tick_ns)
+			tick_ns = n->by_id[id].terms.host_tick_ns;
+	}
+	n->tick_ns = tick_ns;
+}
+
+static int ticker_set(struct lg_node *n);
+
+/* Puts the rules into force. On failure the old ones stay, in the kernel and here. */
+static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_complaint *c)
+{
+	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
+				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS };
+	static struct lg_ruleset old_set, new_set;
+	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
+	bool retired = false;
+	int r;
+
+	r = lg_kern_rules_read(n->kern, &old_set, old_names);
+	if (r < 0)
+		return lg_complain(c, "cannot read the rules in the kernel: %s", strerror(-r));
+	env.old_set = &old_set;
+	env.old_names = old_names;
+	r = lg_rules_compile(rules, &env, &new_set, new_names, c);
+	if (r < 0)
+		return r;
+	r = lg_kern_rules_load(n->kern, &new_set, new_names);
+	if (r < 0)
+		return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
+		if (!new_names[id].name[0] || !new_names[id].retired_ns)
+			continue;
+		if (n->by_id[id].def)
+			lg_node_rule_gone(n, id);
+		lg_kern_rule_forget(n->kern, id);
+		memset(&new_names[id], 0, sizeof(new_names[id]));
+		retired = true;
+	}
+	if (retired) {
+		new_set.version++;
+		r = lg_kern_rules_load(n->kern, &new_set, new_names);
+		if (r < 0)
+			return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
+	}
+	lg_rules_free(n->rules);
+	n->rules = rules;
+	n->set = new_set;
+	memcpy(n->names, new_names, sizeof(n->names));
+	rules_index(n);
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
+		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
+			lg_node_rule_changed(n, id);
+	return ticker_set(n);
+}
+
+int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
+{
+	struct lg_rules *rules = NULL;
+	int r;
+
+	r = lg_rules_read(n->config.rules, &rules, c);
+	if (r == 0) {
+		r = rules_apply(n, rules, c);
+		if (r < 0)
+			lg_rules_free(rules);
+	}
+	if (r < 0) {
+		n->n_reloads_failed++;
+		return r;
+	}
+	n->n_reloads_ok++;
+	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
+	return 0;
+}
+
+/* ---- interfaces ---- */
+
+static int attach_one(struct lg_node *n, struct lg_node_interface *i, enum lg_hook hook, enum lg_attach_mode mode,
+		      enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	struct lg_attachment a;
+	int r;
+
+	r = lg_kern_attach(n->kern, i->config->name, hook, mode, &a, ret_fail, c);
+	if (r < 0)
+		return r;
+	if (!a.adopted)
+		i->fresh |= 1u << hook;
+	lg_info("%s: %s at %s in mode %s (link %u, program %u)", i->config->name, a.adopted ? "adopted" : "attached",
+		lg_hook_name(a.hook), lg_attach_mode_name(a.mode), a.link_id, a.prog_id);
+	return 0;
+}
+
+static int interface_attach(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail,
+			    struct lg_complaint *c)
+{
+	const struct lg_interface *config = i->config;
+	int r = 0;
+
+	if (config->xdp != LG_XDP_OFF)
+		r = attach_one(n, i, LG_HOOK_XDP,
+			       config->xdp == LG_XDP_NATIVE ? LG_MODE_XDP_NATIVE : LG_MODE_XDP_GENERIC, ret_fail, c);
+	else
+		lg_kern_detach(n->kern, config->name, LG_HOOK_XDP);
+	if (r < 0)
+		return r;
+	if (config->tc)
+		r = attach_one(n, i, LG_HOOK_TC_INGRESS, LG_MODE_NONE, ret_fail, c);
+	else
+		lg_kern_detach(n->kern, config->name, LG_HOOK_TC_INGRESS);
+	if (r < 0)
+		return r;
+	i->attached = true;
+	i->why[0] = '\0';
+	return 0;
+}
+
+static struct lg_node_interface *interface_find(struct lg_node *n, const char *ifname)
+{
+	for (size_t i = 0; i < n->config.n_interfaces; i++)
+		if (strcmp(n->interfaces[i].config->name, ifname) == 0)
+			return &n->interfaces[i];
+	return NULL;
+}
+
+/* Attaches after the start: a failure is said once per cause and tried again. */
+static void interface_retry(struct lg_node *n, struct lg_node_interface *i)
+{
+	struct lg_complaint c = { 0 };
+	enum lg_kern_fail fail;
+
+	if (!if_nametoindex(i->config->name) || interface_attach(n, i, &fail, &c) == 0)
+		return;
+	if (strcmp(i->why, c.text) != 0)
+		lg_error("%s: not attached, tried again each second: %s", i->config->name, c.text);
+	snprintf(i->why, sizeof(i->why), "%s", c.text);
+}
+
+static void link_news(void *arg, const char *ifname, uint32_t ifindex, bool up)
+{
+	struct lg_node *n = arg;
+	struct lg_node_interface *i = interface_find(n, ifname);
+
+	(void)ifindex;
+	if (!i || !n->running)
+		return;
+	if (up) {
+		interface_retry(n, i);
+		return;
+	}
+	if (i->attached)
+		lg_warn("%s: the interface is gone; attached again when it is back", ifname);
+	i->attached = false;
+	snprintf(i->why, sizeof(i->why), "the interface is gone");
+}
+
+static void links_tick(void *arg)
+{
+	struct lg_node *n = arg;
+
+	for (size_t i = 0; i < n->config.n_interfaces; i++)
+		if (!n->interfaces[i].attached)
+			interface_retry(n, &n->interfaces[i]);
+}
+
+/* ---- the upstream ---- */
+
+static void reachable_set(struct lg_node *n, bool reachable)
+{
+	int r = lg_kern_control_set(n->kern, n->config.unparsable_drop, reachable);
+
+	if (r < 0)
+		lg_error("cannot write the control words in the kernel: %s", strerror(-r));
+}
+
+static void client_up(void *arg, const struct lg_lease_welcome *welcome)
+{
+	struct lg_node *n = arg;
+
+	lg_info("upstream: %s is up, epoch %u", welcome->lessor, welcome->epoch);
+	n->upstream_why[0] = '\0';
+	reachable_set(n, true);
+	lg_node_up(n, welcome);
+}
+
+static void client_down(void *arg, const char *why)
+{
+	struct lg_node *n = arg;
+
+	/* One line per change; attempts that fail the same way again are silent. */
+	if (n->up || strcmp(n->upstream_why, why) != 0)
+		lg_warn("upstream %s: %s; leases drain, then the rules' fallback applies", n->config.upstream, why);
+	snprintf(n->upstream_why, sizeof(n->upstream_why), "%s", why);
+	if (!n->up)
+		return;
+	reachable_set(n, false);
+	lg_node_down(n);
+}
+
+static void client_grant(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant)
+{
+	lg_node_grant(arg, key, grant);
+}
+
+static void client_batch_end(void *arg)
+{
+	lg_node_flush(arg);
+}
+
+static int upstream_start(struct lg_node *n, struct lg_complaint *c)
+{
+	static const struct lg_lease_client_handlers handlers = { client_up, client_down, client_grant, client_batch_end };
+	struct lg_lease_hello hello = { .regions_version = n->config.regions_version, .max_keys = n->config.max_keys };
+	struct lg_control control;
+	int r;
+
+	if (!n->config.upstream[0])
+		return 0;
+	r = lg_kern_control_read(n->kern, &control);
+	if (r < 0)
+		return lg_complain(c, "cannot read the control words in the kernel: %s", strerror(-r));
+	snprintf(hello.holder, sizeof(hello.holder), "%s", n->config.name);
+	snprintf(hello.region, sizeof(hello.region), "%s", n->config.region);
+	hello.incarnation = control.incarnation;
+	return lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
+}
+
+/* ---- the loop's callbacks ---- */
+
+static void on_events(void *arg)
+{
+	struct lg_node *n = arg;
+
+	if (lg_kern_events_read(n->kern, lg_node_event, n) > 0)
+		lg_node_tick(n);
+}
+
+static void on_tick(void *arg)
+{
+	lg_node_tick(arg);
+}
+
+static void on_sweep(void *arg)
+{
+	lg_node_sweep(arg);
+}
+
+static void on_links(void *arg)
+{
+	struct lg_node *n = arg;
+
+	lg_links_read(n->links);
+}
+
+static void on_hup(void *arg)
+{
+	struct lg_complaint c = { 0 };
+	char text[1024];
+
+	if (lg_node_reload(arg, &c) == 0)
+		return;
+	lg_complaint_format(&c, text, sizeof(text));
+	lg_error("reload: %s; nothing was changed", text);
+}
+
+static void on_stop(void *arg)
+{
+	struct lg_node *n = arg;
+
+	lg_loop_stop(n->loop, LG_EXIT_OK);
+}
+
+static int ticker_set(struct lg_node *n)
+{
+	n->ticker = lg_source_free(n->ticker);
+	return lg_loop_add_ticker(n->loop, n->tick_ns, on_tick, n, &n->ticker);
+}
+
+static int sources_start(struct lg_node *n)
+{
+	const struct {
+		int signo;
+		void (*fn)(void *arg);
+	} signals[] = { { SIGHUP, on_hup }, { SIGTERM, on_stop }, { SIGINT, on_stop } };
+	int r;
+
+	for (size_t i = 0; i < N_ELEMS(signals); i++) {
+		r = lg_loop_add_signal(n->loop, signals[i].signo, signals[i].fn, n, &n->sources[n->n_sources]);
+		if (r < 0)
+			return r;
+		n->n_sources++;
+	}
+	r = lg_loop_add_reader(n->loop, lg_kern_events_fd(n->kern), on_events, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
+	r = lg_loop_add_reader(n->loop, lg_links_fd(n->links), on_links, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
+	r = lg_loop_add_ticker(n->loop, SWEEP_PERIOD_NS, on_sweep, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
+	r = lg_loop_add_ticker(n->loop, LINKS_PERIOD_NS, links_tick, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
+	return 0;
+}
+
+/* ---- start and stop ---- */
+
+static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
+				     .test_clock = args->test_clock };
+	char path[512];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/incarnation", n->config.state_dir);
+	o.incarnation = lg_counter_next(path);
+	r = lg_kern_open(&o, &n->kern, ret_fail, c);
+	if (r < 0)
+		return r;
+	n->made_anew = r == 0;
+	if (r == 1)
+		lg_info("instance %s: adopted the maps and links of an earlier agent%s%s", n->config.instance,
+			c->text[0] ? ": " : "", c->text);
+	*ret_fail = LG_KERN_REFUSED;
+	return n->made_anew ? lg_counter_store(path, o.incarnation, c) : 0;
+}
+
+static int interfaces_check(struct lg_node *n, struct lg_complaint *c)
+{
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		n->interfaces[i].config = &n->config.interfaces[i];
+		if (!if_nametoindex(n->config.interfaces[i].name)) {
+			lg_complain(c, "interface %s: there is no such interface; see `ip link` and the list of interfaces in the configuration",
+				    n->config.interfaces[i].name);
+			return -ENODEV;
+		}
+	}
+	return 0;
+}
+
+static int outside_start(struct lg_node *n, struct lg_complaint *c)
+{
+	char path[512];
+	int r;
+
+	/* The HTTP child is forked before there is any BPF descriptor that it could inherit. */
+	if (strcmp(n->config.metrics, "off") != 0) {
+		r = lg_http_start(n->loop, n->config.metrics, lg_node_http, n, &n->http, c);
+		if (r < 0)
+			return r;
+	}
+	snprintf(path, sizeof(path), "%s/node.sock", n->config.run_dir);
+	return lg_admin_start(n->loop, path, lg_node_admin, n, &n->admin, c);
+}
+
+static int kernel_start(struct lg_node *n, const struct lg_role_args *args, struct lg_rules **rules,
+			enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	int r;
+
+	r = kern_start(n, args, ret_fail, c);
+	if (r < 0)
+		return r;
+	reachable_set(n, false);
+	r = rules_apply(n, *rules, c);
+	if (r < 0)
+		return r;
+	*rules = NULL;
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		r = interface_attach(n, &n->interfaces[i], ret_fail, c);
+		if (r < 0)
+			return r;
+	}
+	*ret_fail = LG_KERN_REFUSED;
+	r = lg_node_keys_adopt(n);
+	if (r < 0)
+		return lg_complain(c, "cannot take over the leases in the kernel: %s", strerror(-r));
+	r = lg_links_new(link_news, n, &n->links);
+	if (r < 0)
+		return lg_complain(c, "cannot watch the interfaces: %s", strerror(-r));
+	return 0;
+}
+
+/* Everything, in order. Returns an enum lg_exit; what was begun is undone by node_stop(). */
+static int node_start(struct lg_node *n, const struct lg_role_args *args)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+	enum lg_kern_fail fail = LG_KERN_REFUSED;
+	struct lg_complaint c = { 0 };
+	int r;
+
+	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, &rules))
+		return LG_EXIT_REFUSED;
+	r = interfaces_check(n, &c);
+	if (r == 0)
+		r = lg_role_lock(&n->config, "node", &n->lock_fd, &c);
+	if (r == 0)
+		r = lg_table_new(sizeof(struct lg_key), LG_LEASE_KEYS_MAX, &n->keys);
+	if (r == 0)
+		r = lg_loop_new(&n->loop);
+	if (r == 0)
+		r = outside_start(n, &c);
+	if (r == 0)
+		r = kernel_start(n, args, &rules, &fail, &c);
+	if (r == 0)
+		r = sources_start(n);
+	if (r == 0)
+		r = upstream_start(n, &c);
+	if (r < 0) {
+		if (!c.text[0])
+			lg_complain(&c, "cannot start: %s", strerror(-r));
+		complain_log(&c);
+		return fail;
+	}
+	n->running = true;
+	return LG_EXIT_OK;
+}
+
+/* Links that this process attached, in an instance that was there before. */
+static void fresh_detach(struct lg_node *n)
+{
+	for (size_t i = 0; i < n->config.n_interfaces; i++)
+		for (unsigned hook = 0; hook < _LG_HOOK_N; hook++)
+			if (n->interfaces[i].fresh & (1u << hook))
+				lg_kern_detach(n->kern, n->interfaces[i].config->name, (enum lg_hook)hook);
+}
+
+static void node_stop(struct lg_node *n, bool undo)
+{
+	enum lg_kern_fail fail;
+	struct lg_complaint c = { 0 };
+
+	n->running = false;
+	if (!undo)
+		lg_node_keys_close(n);
+	else
+		n->keys = lg_table_free(n->keys);
+	lg_lease_client_free(n->client);
+	lg_admin_free(n->admin);
+	lg_http_free(n->http);
+	lg_source_free(n->ticker);
+	for (size_t i = 0; i < n->n_sources; i++)
+		lg_source_free(n->sources[i]);
+	lg_links_free(n->links);
+	if (n->kern && !undo)
+		reachable_set(n, false);
+	else if (n->kern)
+		fresh_detach(n);
+	lg_kern_free(n->kern);
+	if (n->kern && undo && n->made_anew && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
+		complain_log(&c);
+	lg_loop_free(n->loop);
+	lg_rules_free(n->rules);
+	if (n->lock_fd >= 0)
+		close(n->lock_fd);
+}
+
+int lg_node_run(const struct lg_role_args *args)
+{
+	struct lg_node *n;
+	int code;
+
+	n = calloc(1, sizeof(*n));
+	if (!n) {
+		lg_error("out of memory");
+		return LG_EXIT_REFUSED;
+	}
+	n->lock_fd = -1;
+	n->started_ns = lg_clock_now_ns();
+	code = node_start(n, args);
+	if (code != LG_EXIT_OK) {
+		node_stop(n, true);
+		free(n);
+		return code;
+	}
+	lg_info("ready");
+	code = lg_loop_run(n->loop);
+	if (code < 0) {
+		lg_error("the event loop failed: %s", strerror(-code));
+		code = LG_EXIT_REFUSED;
+	}
+	node_stop(n, false);
+	free(n);
+	return code;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * Inside of the node role: one host. node.c starts and stops it, node_keys.c is the keys it leases, node_status.c what it shows. */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/admin.h"
+#include "api/lease_rpc.h"
+#include "api/metrics.h"
+#include "base/table.h"
+#include "kern/kern.h"
+#include "lease/lessee.h"
+#include "loop/loop.h"
+#include "net/http.h"
+#include "role/role.h"
+#include "rules/compile.h"
+
+/* A rule in force, by its id. */
+struct lg_node_rule {
+	const struct lg_rule_def *def;	/* into node->rules; NULL: no rule has this id */
+	struct lg_terms terms;		/* global rules */
+	uint64_t fingerprint;
+};
+
+struct lg_node_key {
+	struct lg_node *node;
+	struct lg_key key;
+	struct lg_lessee *lessee;
+	struct lg_usage usage;	/* as last read */
+	uint64_t due_ns;
+};
+
+struct lg_node_interface {
+	const struct lg_interface *config;
+	bool attached;
+	unsigned fresh;		/* bit per hook attached by this process, for a start that fails later */
+	char why[512];		/* of not being attached */
+};
+
+struct lg_node {
+	struct lg_config config;
+	struct lg_rules *rules;
+	struct lg_node_rule by_id[LG_RULES_MAX + 1];
+	struct lg_ruleset set;
+	struct lg_rule_name names[LG_RULES_MAX + 1];
+	uint32_t n_global;
+	int lock_fd;
+
+	struct lg_loop *loop;
+	struct lg_kern *kern;
+	struct lg_links *links;
+	struct lg_http *http;
+	struct lg_admin *admin;
+	struct lg_lease_client *client;
+	struct lg_source *sources[8];
+	size_t n_sources;
+	struct lg_source *ticker;
+	uint64_t tick_ns;
+
+	struct lg_table *keys;	/* struct lg_key -> struct lg_node_key, owned */
+	struct lg_node_key **due;
+	size_t n_due, size_due;
+	struct lg_op ops[LG_OPS_MAX];	/* grants not carried out yet, in order */
+	size_t n_ops;
+
+	struct lg_node_interface interfaces[LG_INTERFACES_MAX];
+	uint64_t started_ns;
+	bool made_anew;		/* this process made the pins */
+	bool running;
+	/* upstream */
+	bool up;
+	struct lg_lease_welcome welcome;
+	uint64_t n_connects, n_asks, n_grants, n_reloads_ok, n_reloads_failed;
+	char upstream_why[512];
+};
+
+/* node_keys.c */
+int lg_node_keys_adopt(struct lg_node *n);			/* leases that an earlier agent left in the kernel */
+void lg_node_event(void *arg, const struct lg_event *event);	/* a key wants attention */
+void lg_node_tick(struct lg_node *n);				/* every key that is due */
+void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome);
+void lg_node_down(struct lg_node *n);
+void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant);
+void lg_node_flush(struct lg_node *n);				/* grants to the kernel, messages to the stream */
+void lg_node_sweep(struct lg_node *n);				/* buckets nobody uses leave the table */
+void lg_node_rule_gone(struct lg_node *n, uint32_t rule_id);	/* gives back and forgets the keys of a rule */
+void lg_node_rule_changed(struct lg_node *n, uint32_t rule_id);	/* its numbers */
+void lg_node_keys_close(struct lg_node *n);			/* orderly end: a last report; what is leased stays until its end */
+
+/* node_status.c */
+json_t *lg_node_admin(void *arg, const json_t *request);
+void lg_node_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
+bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len);
+
+/* node.c */
+int lg_node_reload(struct lg_node *n, struct lg_complaint *c);

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a node shows: the operator's socket (JSON), /metrics, /healthz, /readyz. */
+#include "role/node.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "role/status.h"
+
+bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
+{
+	if (!n->running) {
+		snprintf(why, len, "starting");
+		return false;
+	}
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		if (!n->interfaces[i].attached) {
+			snprintf(why, len, "%s is not attached: %s", n->interfaces[i].config->name, n->interfaces[i].why);
+			return false;
+		}
+	}
+	snprintf(why, len, "%s", "");
+	return true;
+}
+
+static bool is_degraded(const struct lg_node *n)
+{
+	return n->n_global && !n->up;
+}
+
+/* ---- sums over keys ---- */
+
+struct totals {
+	const struct lg_node *n;
+	uint64_t now_ns;
+	uint64_t left_tok;
+	uint64_t rtt_ns;	/* least seen */
+	uint64_t keys_by_rule[LG_RULES_MAX + 1];
+	uint64_t left_by_rule[LG_RULES_MAX + 1];
+};
+
+static int total_one(void *arg, const void *key, void *value)
+{
+	struct lg_node_key *k = value;
+	struct lg_lessee_view v;
+	struct totals *t = arg;
+
+	(void)key;
+	lg_lessee_view(k->lessee, t->now_ns, &v);
+	t->left_tok += v.left_tok;
+	t->keys_by_rule[k->key.rule_id]++;
+	t->left_by_rule[k->key.rule_id] += v.left_tok;
+	if (v.rtt_ns && (!t->rtt_ns || v.rtt_ns < t->rtt_ns))
+		t->rtt_ns = v.rtt_ns;
+	return 0;
+}
+
+static void totals_take(struct lg_node *n, struct totals *t)
+{
+	memset(t, 0, sizeof(*t));
+	t->n = n;
+	t->now_ns = lg_clock_now_ns();
+	lg_table_each(n->keys, total_one, t);
+}
+
+/* ---- JSON ---- */
+
+static json_t *upstream_json(const struct lg_node *n, const struct totals *t)
+{
+	if (!n->client)
+		return json_null();
+	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "address", n->config.upstream, "state",
+			 n->up ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch, "rtt_ms",
+			 (double)t->rtt_ns / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why);
+}
+
+static json_t *status_json(struct lg_node *n)
+{
+	static struct totals t;
+	char why[256];
+	bool ready;
+
+	totals_take(n, &t);
+	ready = lg_node_is_ready(n, why, sizeof(why));
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I}", "pid", (int)getpid(), "name", n->config.name,
+			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
+			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n, &t),
+			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok);
+}
+
+struct listing {
+	const struct lg_node *n;
+	json_t *list;
+	uint64_t now_ns;
+};
+
+static int lease_json(void *arg, const void *key, void *value)
+{
+	struct lg_node_key *k = value;
+	struct listing *l = arg;
+	const struct lg_rule_def *def = l->n->by_id[k->key.rule_id].def;
+	struct lg_lessee_view v;
+	char text[64];
+
+	(void)key;
+	lg_lessee_view(k->lessee, l->now_ns, &v);
+	lg_key_format(&k->key, def->key.len4, def->key.len6, text, sizeof(text));
+	json_array_append_new(
+		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:s, s:b}", "rule",
+				   def->name, "key", text, "epoch", (json_int_t)v.epoch, "generation",
+				   (json_int_t)v.generation, "left_tok", (json_int_t)v.left_tok, "granted_tok",
+				   (json_int_t)v.granted_tok, "spent_tok", (json_int_t)v.spent_tok, "returned_tok",
+				   (json_int_t)v.returned_tok, "expires_in_ms",
+				   lg_status_ms_until(v.expires_ns, l->now_ns), "demand_tps",
+				   (double)v.demand_mtps / 1000, "target_tok", (json_int_t)v.target_tok, "low_water_tok",
+				   (json_int_t)v.low_water_tok, "rtt_ms", (double)v.rtt_ns / 1e6, "status",
+				   lg_status_grant_name(v.status), "partial", v.partial));
+	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
+}
+
+static json_t *leases_json(struct lg_node *n)
+{
+	struct listing l = { n, json_array(), lg_clock_now_ns() };
+
+	lg_table_each(n->keys, lease_json, &l);
+	return l.list;
+}
+
+static json_t *reload_json(struct lg_node *n)
+{
+	struct lg_complaint c = { 0 };
+	char text[1024];
+
+	if (lg_node_reload(n, &c) == 0)
+		return json_pack("{s:b, s:i}", "ok", 1, "rules", (int)n->set.n_rules);
+	lg_complaint_format(&c, text, sizeof(text));
+	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+}
+
+json_t *lg_node_admin(void *arg, const json_t *request)
+{
+	const char *cmd = json_string_value(json_object_get(request, "cmd"));
+	struct lg_node *n = arg;
+
+	if (cmd && !n->running)
+		return json_pack("{s:b, s:s}", "ok", 0, "error", "the node is still starting");
+	if (cmd && strcmp(cmd, "status") == 0)
+		return status_json(n);
+	if (cmd && strcmp(cmd, "leases") == 0)
+		return leases_json(n);
+	if (cmd && strcmp(cmd, "reload") == 0)
+		return reload_json(n);
+	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
+}
+
+/* ---- metrics ---- */
+
+static void verdict_metrics(struct lg_node *n, struct lg_metrics *m)
+{
+	static struct lg_count counts[_LG_HOOK_N][LG_REASON_SLOTS];
+
+	if (lg_kern_verdicts_read(n->kern, counts) < 0)
+		return;
+	for (unsigned hook = 0; hook < _LG_HOOK_N; hook++) {
+		for (unsigned reason = 0; reason < _LG_REASON_N; reason++) {
+			const struct lg_count *count = &counts[hook][reason];
+			const char *labels[] = { lg_hook_name((enum lg_hook)hook), lg_status_verdict_name(reason),
+						 lg_status_reason_label(reason) };
+
+			if (!count->packets)
+				continue;
+			lg_metrics_add(m, LG_METRIC_VERDICT_PACKETS, count->packets, "hook", labels[0], "verdict", labels[1],
+				       "reason", labels[2], NULL);
+			lg_metrics_add(m, LG_METRIC_VERDICT_BYTES, count->bytes, "hook", labels[0], "verdict", labels[1],
+				       "reason", labels[2], NULL);
+		}
+	}
+}
+
+static void rule_metrics(struct lg_node *n, struct lg_metrics *m, const struct totals *t)
+{
+	static struct lg_rule_counts counts;
+
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
+		const struct lg_rule_def *def = n->by_id[id].def;
+
+		if (!def || lg_kern_rule_counts_read(n->kern, id, &counts) < 0)
+			continue;
+		for (unsigned reason = 0; reason < _LG_REASON_N; reason++) {
+			const struct lg_count *count = &counts.by_reason[reason];
+
+			/* admitted and limit are there from the start, so that rate() has something to stand on. */
+			if (!count->packets && reason != LG_PASS_ADMITTED && reason != LG_DROP_LIMIT)
+				continue;
+			lg_metrics_add(m, LG_METRIC_RULE_PACKETS, count->packets, "rule", def->name, "reason",
+				       lg_status_reason_label(reason), NULL);
+			lg_metrics_add(m, LG_METRIC_RULE_BYTES, count->bytes, "rule", def->name, "reason",
+				       lg_status_reason_label(reason), NULL);
+		}
+		if (def->scope != LG_SCOPE_GLOBAL)
+			continue;
+		lg_metrics_add(m, LG_METRIC_LEASED_KEYS, t->keys_by_rule[id], "rule", def->name, NULL);
+		lg_metrics_add(m, LG_METRIC_LEASE_LEFT, t->left_by_rule[id], "rule", def->name, NULL);
+	}
+}
+
+static void attach_metrics(struct lg_node *n, struct lg_metrics *m)
+{
+	struct lg_attachment list[2 * LG_INTERFACES_MAX];
+	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
+
+	for (int i = 0; i < found; i++)
+		lg_metrics_add(m, LG_METRIC_ATTACHED, 1, "interface", list[i].ifname, "hook", lg_hook_name(list[i].hook), "mode",
+			       lg_attach_mode_name(list[i].mode), NULL);
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		const struct lg_interface *config = n->interfaces[i].config;
+
+		if (!n->interfaces[i].attached)
+			lg_metrics_add(m, LG_METRIC_ATTACHED, 0, "interface", config->name, "hook",
+				       lg_hook_name(config->xdp != LG_XDP_OFF ? LG_HOOK_XDP : LG_HOOK_TC_INGRESS), "mode",
+				       "none", NULL);
+	}
+}
+
+static void upstream_metrics(struct lg_node *n, struct lg_metrics *m, const struct totals *t)
+{
+	if (!n->client)
+		return;
+	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, n->up, "lessor", n->config.region, NULL);
+	lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, n->n_connects, "lessor", n->config.region, NULL);
+	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)t->rtt_ns / 1e9, "lessor", n->config.region, NULL);
+	lg_metrics_add(m, LG_METRIC_ASKS, n->n_asks, "lessor", n->config.region, NULL);
+	lg_metrics_add(m, LG_METRIC_GRANTS, n->n_grants, "lessor", n->config.region, NULL);
+}
+
+static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
+{
+	static struct totals t;
+	struct lg_shared shared = { 0 };
+	struct lg_bypass bypass = { 0 };
+	uint32_t max, used;
+	char why[256];
+
+	totals_take(n, &t);
+	lg_status_build_info(m, "node");
+	verdict_metrics(n, m);
+	rule_metrics(n, m, &t);
+	attach_metrics(n, m);
+	upstream_metrics(n, m, &t);
+	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
+	lg_metrics_add(m, LG_METRIC_DEGRADED, is_degraded(n), NULL);
+	if (lg_kern_bypass_read(n->kern, &bypass) == 0)
+		lg_metrics_add(m, LG_METRIC_BYPASS, bypass.until_ns > t.now_ns, NULL);
+	if (lg_kern_shared_read(n->kern, &shared) == 0) {
+		lg_metrics_add(m, LG_METRIC_MAP_FULL, shared.map_full, NULL);
+		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
+		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);
+	}
+	if (lg_kern_keys_count(n->kern, &max, &used) == 0) {
+		lg_metrics_add(m, LG_METRIC_KEYS_MAX, max, NULL);
+		lg_metrics_add(m, LG_METRIC_KEYS, used, NULL);
+	}
+	if (n->http)
+		lg_metrics_add(m, LG_METRIC_HTTP_RESTARTS, lg_http_restarts(n->http), NULL);
+	lg_metrics_add(m, LG_METRIC_RELOADS, n->n_reloads_ok, "result", "applied", NULL);
+	lg_metrics_add(m, LG_METRIC_RELOADS, n->n_reloads_failed, "result", "refused", NULL);
+}
+
+void lg_node_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply)
+{
+	struct lg_node *n = arg;
+	struct lg_metrics m = { 0 };
+	char why[256] = "starting";
+	bool ready;
+
+	if (strcmp(request->path, "/metrics") == 0 && n->running) {
+		metrics_fill(n, &m);
+		lg_status_reply_metrics(&m, reply);
+		return;
+	}
+	ready = lg_node_is_ready(n, why, sizeof(why));
+	lg_status_reply_health(request->path, ready, why, reply);
+}

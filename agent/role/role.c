@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "role/role.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rules/explain.h"
+#include "rules/yaml.h"
+
+const struct lg_role lg_roles[] = {
+	{ "node", "limit this host's traffic, with leases from its region", lg_node_run },
+	{ "region", "lease to this region's hosts, and be the home of a share of the keys", lg_server_run },
+	{ 0 },
+};
+
+static void log_complaint(const struct lg_complaint *c)
+{
+	char text[1024];
+
+	lg_complaint_format(c, text, sizeof(text));
+	lg_error("%s", text);
+}
+
+static void log_warnings(const struct lg_rules *rules, const struct lg_config *config)
+{
+	struct lg_explain_env env = { .n_regions = (uint32_t)config->n_regions, .hosts = lg_config_hosts(config) };
+	char text[512];
+
+	for (size_t i = 0; lg_rules_warning(rules, &env, i, text, sizeof(text)) == 0; i++)
+		lg_warn("%s", text);
+}
+
+bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,
+		  struct lg_rules **ret_rules)
+{
+	struct lg_complaint c = { 0 };
+
+	if (lg_config_read(args->config_path, role, ret_config, &c) < 0) {
+		log_complaint(&c);
+		return false;
+	}
+	if (args->instance && strcmp(args->instance, ret_config->instance) != 0) {
+		lg_error("instance: the configuration says %s, the command line %s: make them agree",
+			 ret_config->instance, args->instance);
+		return false;
+	}
+	if (args->rules_path)
+		snprintf(ret_config->rules, sizeof(ret_config->rules), "%s", args->rules_path);
+	if (lg_rules_read(ret_config->rules, ret_rules, &c) < 0) {
+		log_complaint(&c);
+		return false;
+	}
+	log_warnings(*ret_rules, ret_config);
+	return true;
+}
+
+static int make_folder(const char *path, mode_t mode)
+{
+	char part[256];
+
+	if (snprintf(part, sizeof(part), "%s", path) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	for (char *p = part + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = '\0';
+		if (mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*p = '/';
+	}
+	return mkdir(part, mode) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, struct lg_complaint *c)
+{
+	const char *const folders[] = { config->run_dir, config->state_dir };
+	_cleanup_fd_ int fd = -1;
+	char path[512];
+	int r;
+
+	for (size_t i = 0; i < N_ELEMS(folders); i++) {
+		r = make_folder(folders[i], 0700);
+		if (r < 0) {
+			lg_complain(c, "cannot make folder %s: %s", folders[i], strerror(-r));
+			return r;
+		}
+	}
+	snprintf(path, sizeof(path), "%s/%s.lock", config->run_dir, role);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		r = -errno;
+		lg_complain(c, "cannot open %s: %s", path, strerror(-r));
+		return r;
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		r = -errno;
+		lg_complain(c, "instance %s: a %s is already running (it holds %s); stop it first or choose another instance",
+			    config->instance, role, path);
+		return r;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+uint64_t lg_counter_next(const char *path)
+{
+	uint64_t stored = 0, wall = lg_clock_unix_s();
+	FILE *f;
+
+	f = fopen(path, "re");
+	if (f) {
+		if (fscanf(f, "%" SCNu64, &stored) != 1)
+			stored = 0;
+		fclose(f);
+	}
+	return stored + 1 > wall ? stored + 1 : wall;
+}
+
+int lg_counter_store(const char *path, uint64_t value, struct lg_complaint *c)
+{
+	_cleanup_fd_ int fd = -1;
+	char text[32], temp[512];
+	int n, r;
+
+	snprintf(temp, sizeof(temp), "%s.new", path);
+	n = snprintf(text, sizeof(text), "%" PRIu64 "\n", value);
+	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, text, (size_t)n) != n || fsync(fd) < 0 || rename(temp, path) < 0) {
+		r = errno ? -errno : -EIO;
+		lg_complain(c, "cannot write %s: %s", path, strerror(-r));
+		return r;
+	}
+	return 0;
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The region role. Order at start: files, lock, store (the epoch of this life is durable before anybody hears it), then ports, then the
+ * streams to the other regions.
+ */
+#include "role/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rules/yaml.h"
+
+#define SWEEP_PERIOD_NS (1 * LG_NS_PER_S)
+#define PRUNE_PERIOD_NS (60 * LG_NS_PER_S)
+
+/* ---- rules ---- */
+
+static struct lg_server_rule *rule_slot(struct lg_server *s, const char *name)
+{
+	struct lg_server_rule *free_slot = NULL;
+
+	for (size_t i = 0; i < LG_RULES_MAX; i++) {
+		if (strcmp(s->rules[i].def.name, name) == 0)
+			return &s->rules[i];
+		if (!free_slot && !s->rules[i].def.name[0])
+			free_slot = &s->rules[i];
+	}
+	return free_slot;
+}
+
+/* A rule that became another one has keys whose past nobody knows under the new one: every region may hold tokens. */
+static int rule_replace(struct lg_server *s, struct lg_server_rule *rule)
+{
+	int r;
+
+	rule->succession = lg_succession_free(rule->succession);
+	r = lg_succession_new(lg_clock_now_ns(), &rule->succession);
+	for (size_t i = 0; r == 0 && i < s->regions.n; i++)
+		if (s->regions.v[i]->listed)
+			r = lg_succession_list(rule->succession, (uint32_t)i);
+	return r;
+}
+
+static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const struct lg_rule_def *def)
+{
+	rule->live = true;
+	rule->def = *def;
+	rule->fingerprint = lg_rule_fingerprint(def);
+	rule->identity = lg_rule_identity(def);
+	lg_terms_init(def, (uint32_t)s->config.n_regions, lg_config_hosts(&s->config), &rule->terms);
+}
+
+static int ticker_set(struct lg_server *s);
+
+static int rules_apply(struct lg_server *s, const struct lg_rules *rules, struct lg_complaint *c)
+{
+	bool changed[LG_RULES_MAX] = { 0 }, replaced[LG_RULES_MAX] = { 0 }, seen[LG_RULES_MAX] = { 0 };
+	const struct lg_rule_def *def;
+	struct lg_server_rule *rule;
+	size_t n_global = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < rules->n; i++)
+		n_global += rules->v[i].scope == LG_SCOPE_GLOBAL && !rule_slot(s, rules->v[i].name);
+	if (n_global)
+		return lg_complain(c, "more than %d global rules, counting those that left the file since the start: restart the region",
+				   LG_RULES_MAX);
+	for (size_t i = 0; r == 0 && i < rules->n; i++) {
+		def = &rules->v[i];
+		if (def->scope != LG_SCOPE_GLOBAL)
+			continue;
+		rule = rule_slot(s, def->name);
+		if (!rule)
+			return lg_complain(c, "rule %s: more than %d global rules", def->name, LG_RULES_MAX);
+		seen[rule - s->rules] = true;
+		if (rule->def.name[0] && rule->identity != lg_rule_identity(def)) {
+			replaced[rule - s->rules] = true;
+			r = rule_replace(s, rule);
+		} else if (rule->def.name[0] && rule->fingerprint != lg_rule_fingerprint(def)) {
+			changed[rule - s->rules] = true;
+		}
+		rule_set(s, rule, def);
+	}
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (!seen[i])
+			s->rules[i].live = false;
+	if (r < 0)
+		return lg_complain(c, "cannot put the rules into force: %s", strerror(-r));
+	lg_server_rules_changed(s, changed, replaced);
+	lg_server_flush(s);
+	return ticker_set(s);
+}
+
+int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+	int r;
+
+	r = lg_rules_read(s->config.rules, &rules, c);
+	if (r == 0)
+		r = rules_apply(s, rules, c);
+	if (r < 0) {
+		s->n_reloads_failed++;
+		return r;
+	}
+	s->n_reloads_ok++;
+	lg_info("rules loaded from %s", s->config.rules);
+	return 0;
+}
+
+/* ---- holders ---- */
+
+__attribute__((format(printf, 2, 3))) static int refuse_hello(char *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, 128, fmt, ap);
+	va_end(ap);
+	return -EACCES;
+}
+
+static int hello_check(struct lg_server *s, const struct lg_lease_hello *hello, char *why)
+{
+	if (!hello->is_region)
+		return strcmp(hello->region, s->config.region) == 0 ?
+			       0 :
+			       refuse_hello(why, "this is region %.60s: a host leases from its own", s->config.region);
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		if (i != s->self && strcmp(s->names[i], hello->holder) == 0)
+			return 0;
+	return refuse_hello(why, "region %.60s is not in the list here", hello->holder);
+}
+
+static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
+		    struct lg_lease_welcome *welcome, char *why)
+{
+	struct lg_server *s = arg;
+	struct lg_server_holder *h;
+	int r;
+
+	r = hello_check(s, hello, why);
+	if (r < 0)
+		return r;
+	r = lg_holders_get(s, hello->is_region ? &s->regions : &s->hosts, hello->holder, &h);
+	if (r < 0)
+		return refuse_hello(why, "cannot note a new holder: %.60s", strerror(-r));
+	if (hello->incarnation < h->incarnation)
+		return refuse_hello(why, "a newer life of %.60s was here already", h->name);
+	if (h->peer)
+		lg_lease_peer_close(h->peer, "replaced by a newer connection of the same name");
+	h->peer = peer;
+	h->incarnation = hello->incarnation;
+	lg_lease_peer_set_user(peer, h);
+	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
+	welcome->epoch = s->epoch;
+	welcome->regions_version = s->config.regions_version;
+	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(peer));
+	return 0;
+}
+
+static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask)
+{
+	lg_server_ask(arg, lg_lease_peer_user(peer), key, ask);
+}
+
+static void on_synced(void *arg, struct lg_lease_peer *peer)
+{
+	struct lg_server_holder *h = lg_lease_peer_user(peer);
+	struct lg_server *s = arg;
+	struct lg_server_holders *kind = h->is_region ? &s->regions : &s->hosts;
+
+	if (kind->succession)
+		lg_succession_synced(kind->succession, h->index);
+	for (size_t i = 0; h->is_region && i < LG_RULES_MAX; i++)
+		if (s->rules[i].succession)
+			lg_succession_synced(s->rules[i].succession, h->index);
+}
+
+static void on_batch_end(void *arg, struct lg_lease_peer *peer)
+{
+	(void)peer;
+	lg_server_flush(arg);
+}
+
+static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
+{
+	struct lg_server_holder *h = lg_lease_peer_user(peer);
+	struct lg_server *s = arg;
+
+	if (!h || h->peer != peer)
+		return;
+	h->peer = NULL;
+	h->gone_ns = lg_clock_now_ns();
+	if (s->running)
+		lg_info("%s %s is gone: %s", h->is_region ? "region" : "host", h->name, why);
+}
+
+/* ---- homes ---- */
+
+static void home_up(void *arg, const struct lg_lease_welcome *welcome)
+{
+	struct lg_server_home *home = arg;
+
+	lg_info("home %s is up, epoch %u", welcome->lessor, welcome->epoch);
+	lg_server_home_up(home, welcome->epoch);
+	lg_server_flush(home->server);
+}
+
+static void home_down(void *arg, const char *why)
+{
+	struct lg_server_home *home = arg;
+	struct lg_server *s = home->server;
+
+	if (home->up || strcmp(home->why, why) != 0)
+		lg_warn("home %s: %s; its keys drain what is leased", s->names[home->region], why);
+	snprintf(home->why, sizeof(home->why), "%s", why);
+	if (home->up)
+		lg_server_home_down(home);
+}
+
+static void home_grant(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant)
+{
+	lg_server_grant(arg, key, grant);
+}
+
+static void home_batch_end(void *arg)
+{
+	struct lg_server_home *home = arg;
+
+	lg_server_flush(home->server);
+}
+
+static int homes_start(struct lg_server *s, struct lg_complaint *c)
+{
+	static const struct lg_lease_client_handlers handlers = { home_up, home_down, home_grant, home_batch_end };
+	struct lg_lease_hello hello = { .is_region = true, .incarnation = s->epoch,
+					.regions_version = s->config.regions_version };
+	int r;
+
+	snprintf(hello.holder, sizeof(hello.holder), "%s", s->config.region);
+	snprintf(hello.region, sizeof(hello.region), "%s", s->config.region);
+	for (size_t i = 0; i < s->config.n_regions; i++) {
+		if (i == s->self)
+			continue;
+		r = lg_lease_client_new(s->loop, lg_config_dial(&s->config, s->names[i]), &hello, &handlers, &s->homes[i],
+					&s->homes[i].client, c);
+		if (r < 0)
+			return r;
+	}
+	lg_server_home_up(&s->homes[s->self], s->epoch);
+	return 0;
+}
+
+/* ---- the loop's callbacks ---- */
+
+static void on_tick(void *arg)
+{
+	lg_server_tick(arg);
+}
+
+static void on_sweep(void *arg)
+{
+	lg_server_sweep(arg);
+}
+
+static void on_prune(void *arg)
+{
+	lg_holders_prune(arg);
+}
+
+static void on_hup(void *arg)
+{
+	struct lg_complaint c = { 0 };
+	char text[1024];
+
+	if (lg_server_reload(arg, &c) == 0)
+		return;
+	lg_complaint_format(&c, text, sizeof(text));
+	lg_error("reload: %s; nothing was changed", text);
+}
+
+static void on_stop(void *arg)
+{
+	struct lg_server *s = arg;
+
+	lg_loop_stop(s->loop, LG_EXIT_OK);
+}
+
+/* The ticker beats at the shortest tick of the rules in force. */
+static int ticker_set(struct lg_server *s)
+{
+	uint64_t tick_ns = 20 * LG_NS_PER_MS;
+
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (s->rules[i].live && s->rules[i].terms.region_tick_ns < tick_ns)
+			tick_ns = s->rules[i].terms.region_tick_ns;
+	s->ticker = lg_source_free(s->ticker);
+	return lg_loop_add_ticker(s->loop, tick_ns, on_tick, s, &s->ticker);
+}
+
+static int sources_start(struct lg_server *s)
+{
+	const struct {
+		int signo;
+		uint64_t period_ns;
+		void (*fn)(void *arg);
+	} all[] = { { SIGHUP, 0, on_hup }, { SIGTERM, 0, on_stop }, { SIGINT, 0, on_stop },
+		    { 0, SWEEP_PERIOD_NS, on_sweep }, { 0, PRUNE_PERIOD_NS, on_prune } };
+	int r;
+
+	for (size_t i = 0; i < N_ELEMS(all); i++) {
+		if (all[i].signo)
+			r = lg_loop_add_signal(s->loop, all[i].signo, all[i].fn, s, &s->sources[s->n_sources]);
+		else
+			r = lg_loop_add_ticker(s->loop, all[i].period_ns, all[i].fn, s, &s->sources[s->n_sources]);
+		if (r < 0)
+			return r;
+		s->n_sources++;
+	}
+	return 0;
+}
+
+/* ---- start and stop ---- */
+
+static int self_find(struct lg_server *s)
+{
+	for (size_t i = 0; i < s->config.n_regions; i++) {
+		s->names[i] = s->config.regions[i].name;
+		s->homes[i].server = s;
+		s->homes[i].region = i;
+		if (strcmp(s->names[i], s->config.region) == 0)
+			s->self = i;
+	}
+	return 0;
+}
+
+static int store_start(struct lg_server *s, struct lg_complaint *c)
+{
+	char path[512];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/region.db", s->config.state_dir);
+	r = lg_store_open(s->config.store, path, &s->store, c);
+	if (r < 0)
+		return r;
+	if (strcmp(s->config.store, "memory") == 0)
+		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
+	return lg_holders_start(s, c);
+}
+
+static int outside_start(struct lg_server *s, struct lg_complaint *c)
+{
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
+	char path[512];
+	int r = 0;
+
+	if (strcmp(s->config.metrics, "off") != 0)
+		r = lg_http_start(s->loop, s->config.metrics, lg_server_http, s, &s->http, c);
+	snprintf(path, sizeof(path), "%s/region.sock", s->config.run_dir);
+	if (r == 0)
+		r = lg_admin_start(s->loop, path, lg_server_admin, s, &s->admin, c);
+	if (r == 0)
+		r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
+	return r;
+}
+
+static int server_start(struct lg_server *s, const struct lg_role_args *args)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+	struct lg_complaint c = { 0 };
+	char text[1024];
+	int r;
+
+	if (!lg_role_read(args, LG_CONFIG_REGION, &s->config, &rules))
+		return LG_EXIT_REFUSED;
+	r = self_find(s);
+	if (r == 0)
+		r = lg_role_lock(&s->config, "region", &s->lock_fd, &c);
+	if (r == 0)
+		r = lg_table_new(sizeof(struct lg_key), LG_LEASE_KEYS_MAX, &s->region_keys);
+	if (r == 0)
+		r = lg_table_new(sizeof(struct lg_key), LG_LEASE_KEYS_MAX, &s->home_keys);
+	if (r == 0)
+		r = lg_loop_new(&s->loop);
+	if (r == 0)
+		r = outside_start(s, &c);
+	if (r == 0)
+		r = store_start(s, &c);
+	if (r == 0)
+		r = rules_apply(s, rules, &c);
+	if (r == 0)
+		r = sources_start(s);
+	if (r == 0)
+		r = homes_start(s, &c);
+	if (r < 0) {
+		if (!c.text[0])
+			lg_complain(&c, "cannot start: %s", strerror(-r));
+		lg_complaint_format(&c, text, sizeof(text));
+		lg_error("%s", text);
+		return LG_EXIT_REFUSED;
+	}
+	s->running = true;
+	return LG_EXIT_OK;
+}
+
+static void server_stop(struct lg_server *s)
+{
+	s->running = false;
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		lg_lease_client_free(s->homes[i].client);
+	lg_lease_server_free(s->service);
+	lg_server_keys_close(s);
+	lg_admin_free(s->admin);
+	lg_http_free(s->http);
+	lg_source_free(s->ticker);
+	for (size_t i = 0; i < s->n_sources; i++)
+		lg_source_free(s->sources[i]);
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		lg_succession_free(s->rules[i].succession);
+	lg_holders_stop(s);
+	lg_store_free(s->store);
+	lg_loop_free(s->loop);
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
+}
+
+int lg_server_run(const struct lg_role_args *args)
+{
+	struct lg_server *s;
+	int code;
+
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		lg_error("out of memory");
+		return LG_EXIT_REFUSED;
+	}
+	s->lock_fd = -1;
+	s->started_ns = lg_clock_now_ns();
+	code = server_start(s, args);
+	if (code == LG_EXIT_OK) {
+		lg_info("region %s: leasing at %s, epoch %u", s->config.region, s->config.listen, s->epoch);
+		lg_info("ready");
+		code = lg_loop_run(s->loop);
+	}
+	if (code < 0) {
+		lg_error("the event loop failed: %s", strerror(-code));
+		code = LG_EXIT_REFUSED;
+	}
+	server_stop(s);
+	free(s);
+	return code;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * Inside of the region role: one region's server. Lessor to the region's hosts, lessee of each key's home, and home of a share of the
+ * keys. server.c starts and stops it, server_holders.c is who holds leases (the durable list), server_keys.c the keys at both
+ * tiers, server_status.c what it shows. */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/admin.h"
+#include "api/lease_rpc.h"
+#include "api/metrics.h"
+#include "base/table.h"
+#include "lease/home.h"
+#include "lease/region.h"
+#include "lease/succession.h"
+#include "loop/loop.h"
+#include "net/http.h"
+#include "role/role.h"
+#include "store/store.h"
+
+/* A rule by its slot; keys name it by slot + 1. Slots are kept over reloads by name. */
+struct lg_server_rule {
+	bool live;			/* in the file */
+	struct lg_rule_def def;
+	uint64_t fingerprint;
+	uint64_t identity;
+	struct lg_terms terms;
+	struct lg_succession *succession;	/* owned; set when the rule became another: its keys' past is unknown */
+	uint64_t granted_home_tok, lapsed_tok;	/* of keys that were freed */
+};
+
+/* A host or a region that has, or had, leases from here. */
+struct lg_server_holder {
+	char name[LG_NAME_LEN];
+	bool is_region;
+	bool listed;			/* on the durable list */
+	bool dirty;			/* has unsent grants */
+	uint32_t index;			/* among its kind: the core's holder number */
+	uint64_t incarnation;
+	struct lg_lease_peer *peer;	/* NULL: not connected */
+	uint64_t gone_ns;		/* since when */
+};
+
+struct lg_server_holders {
+	struct lg_server_holder **v;
+	size_t n, size;
+	struct lg_table *by_name;
+	struct lg_succession *succession;	/* NULL: no earlier life leased to anybody */
+	const char *prefix;			/* of keys in the store */
+};
+
+/* The way to one home: a stream, or ourselves. */
+struct lg_server_home {
+	struct lg_server *server;
+	size_t region;			/* index in the list */
+	struct lg_lease_client *client;	/* NULL for ourselves */
+	bool up, synced;
+	uint32_t epoch;
+	uint64_t n_connects, n_asks, n_grants;
+	char why[512];
+};
+
+struct lg_server_region_key {
+	struct lg_server *server;
+	struct lg_key key;
+	struct lg_server_home *home;
+	struct lg_region *region;
+	uint64_t due_ns;
+};
+
+struct lg_server_home_key {
+	struct lg_server *server;
+	struct lg_key key;
+	struct lg_home *home;
+	uint64_t due_ns;
+};
+
+/* Messages between our own region and home parts, delivered on the same turn of the loop. */
+struct lg_server_local {
+	struct lg_key key;
+	bool is_grant;
+	union {
+		struct lg_ask ask;
+		struct lg_grant grant;
+	};
+};
+
+struct lg_server {
+	struct lg_config config;
+	size_t self;			/* our index in the list */
+	const char *names[LG_REGIONS_MAX];
+	struct lg_server_rule rules[LG_RULES_MAX];
+	uint32_t epoch;
+	int lock_fd;
+
+	struct lg_loop *loop;
+	struct lg_store *store;
+	struct lg_lease_server *service;
+	struct lg_http *http;
+	struct lg_admin *admin;
+	struct lg_source *sources[8];
+	size_t n_sources;
+	struct lg_source *ticker;
+
+	struct lg_server_holders hosts, regions;
+	struct lg_server_holder *self_holder;		/* our own region part, as a holder of our own home */
+	struct lg_server_home homes[LG_REGIONS_MAX];
+	struct lg_table *region_keys, *home_keys;	/* owned values */
+	struct lg_server_local *local;			/* queue, in order */
+	size_t n_local, size_local, next_local;
+	uint64_t new_keys_at_ns;			/* paces new keys */
+
+	uint64_t started_ns;
+	bool running;
+	uint64_t n_asks_hosts, n_asks_regions, n_refused[8], n_reloads_ok, n_reloads_failed;
+};
+
+/* server_holders.c */
+int lg_holders_start(struct lg_server *s, struct lg_complaint *c);
+void lg_holders_stop(struct lg_server *s);
+/* Finds or adds, and puts on the durable list. */
+int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret);
+/* Those gone for long leave the durable list. */
+void lg_holders_prune(struct lg_server *s);
+
+/* server_keys.c */
+void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const struct lg_wire_key *wire, const struct lg_ask *ask);
+void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire, const struct lg_grant *grant);
+void lg_server_home_up(struct lg_server_home *home, uint32_t epoch);
+void lg_server_home_down(struct lg_server_home *home);
+void lg_server_tick(struct lg_server *s);
+void lg_server_sweep(struct lg_server *s);	/* idle keys leave */
+void lg_server_flush(struct lg_server *s);
+void lg_server_rules_changed(struct lg_server *s, bool changed[LG_RULES_MAX], bool replaced[LG_RULES_MAX]);
+void lg_server_keys_close(struct lg_server *s);
+
+/* server_status.c */
+json_t *lg_server_admin(void *arg, const json_t *request);
+void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
+
+/* server.c */
+int lg_server_reload(struct lg_server *s, struct lg_complaint *c);

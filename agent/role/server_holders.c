@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Who has leases from here. The list is durable: after a restart it says whose tokens may still be out, and nobody is granted anything
+ * before he is on it.
+ */
+#include "role/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+static int holder_add(struct lg_server_holders *kind, const char *name, bool is_region, struct lg_server_holder **ret)
+{
+	struct lg_server_holder *h, **more;
+	char key[LG_NAME_LEN] = { 0 };
+	int r;
+
+	if (kind->n == kind->size) {
+		more = realloc(kind->v, (kind->size + 64) * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		kind->v = more;
+		kind->size += 64;
+	}
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	snprintf(h->name, sizeof(h->name), "%s", name);
+	snprintf(key, sizeof(key), "%s", name);
+	h->is_region = is_region;
+	h->index = (uint32_t)kind->n;
+	r = lg_table_put(kind->by_name, key, h);
+	if (r < 0) {
+		free(h);
+		return r;
+	}
+	kind->v[kind->n++] = h;
+	*ret = h;
+	return 0;
+}
+
+struct listing {
+	struct lg_server *s;
+	struct lg_server_holders *kind;
+};
+
+static int list_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct listing *l = arg;
+	struct lg_server_holder *h;
+	int r;
+
+	(void)value;
+	(void)len;
+	(void)revision;
+	r = holder_add(l->kind, key + strlen(l->kind->prefix), l->kind == &l->s->regions, &h);
+	if (r < 0)
+		return r;
+	h->listed = true;
+	h->gone_ns = l->s->started_ns;
+	return lg_succession_list(l->kind->succession, h->index);
+}
+
+static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const char *prefix)
+{
+	struct listing l = { s, kind };
+	int r;
+
+	kind->prefix = prefix;
+	r = lg_table_new(LG_NAME_LEN, LG_HOLDERS_MAX, &kind->by_name);
+	if (r == 0)
+		r = lg_succession_new(s->started_ns, &kind->succession);
+	if (r == 0)
+		r = lg_store_each(s->store, prefix, list_one, &l);
+	if (r == 0 && kind->n == 0)
+		kind->succession = lg_succession_free(kind->succession);
+	return r;
+}
+
+/* The epoch of this life: durable before anybody hears it. */
+static int epoch_start(struct lg_server *s)
+{
+	uint64_t revision = 0, stored = 0, wall = lg_clock_unix_s();
+	struct lg_store_write write = { .key = "epoch", .len = sizeof(stored) };
+	size_t len = 0;
+	int r;
+
+	r = lg_store_get(s->store, "epoch", &stored, sizeof(stored), &len, &revision);
+	if (r < 0)
+		return r;
+	if (r == 0 && len != sizeof(stored))
+		return -EBADMSG;
+	stored = stored + 1 > wall ? stored + 1 : wall;
+	if (stored > UINT32_MAX)
+		return -ERANGE;
+	write.value = &stored;
+	write.if_revision = r == 1 ? 0 : revision;
+	r = lg_store_commit(s->store, &write, 1);
+	if (r)
+		return r < 0 ? r : -EBUSY;
+	s->epoch = (uint32_t)stored;
+	return 0;
+}
+
+int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
+{
+	int r;
+
+	r = epoch_start(s);
+	if (r == 0)
+		r = kind_start(s, &s->hosts, "holder/host/");
+	if (r == 0)
+		r = kind_start(s, &s->regions, "holder/region/");
+	if (r == 0)
+		r = lg_holders_get(s, &s->regions, s->config.region, &s->self_holder);
+	if (r == 0)
+		s->self_holder->incarnation = s->epoch;
+	if (r < 0)
+		lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
+	return r;
+}
+
+static void kind_stop(struct lg_server_holders *kind)
+{
+	for (size_t i = 0; i < kind->n; i++)
+		free(kind->v[i]);
+	free(kind->v);
+	lg_table_free(kind->by_name);
+	lg_succession_free(kind->succession);
+}
+
+void lg_holders_stop(struct lg_server *s)
+{
+	kind_stop(&s->hosts);
+	kind_stop(&s->regions);
+}
+
+static int holder_list(struct lg_server *s, struct lg_server_holders *kind, struct lg_server_holder *h)
+{
+	char key[LG_STORE_KEY_MAX];
+	struct lg_store_write write = { .key = key, .value = h->name, .len = strlen(h->name), .if_revision = UINT64_MAX };
+	int r;
+
+	snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
+	r = lg_store_commit(s->store, &write, 1);
+	if (r)
+		return r < 0 ? r : -EBUSY;
+	h->listed = true;
+	return 0;
+}
+
+int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret)
+{
+	struct lg_server_holder *h;
+	char key[LG_NAME_LEN] = { 0 };
+	int r = 0;
+
+	snprintf(key, sizeof(key), "%s", name);
+	h = lg_table_get(kind->by_name, key);
+	if (!h)
+		r = holder_add(kind, name, kind == &s->regions, &h);
+	if (r == 0 && !h->listed)
+		r = holder_list(s, kind, h);
+	if (r == 0)
+		*ret = h;
+	return r;
+}
+
+/* Twice the longest that a token granted to a silent holder can matter. */
+static uint64_t horizon_ns(const struct lg_server *s)
+{
+	uint64_t most = 60 * LG_NS_PER_S;
+
+	for (size_t i = 0; i < LG_RULES_MAX; i++) {
+		const struct lg_terms *t = &s->rules[i].terms;
+		uint64_t ns = s->rules[i].live ? 2 * (t->ttl_ns + t->grace_ns + t->per_ns) : 0;
+
+		if (ns > most)
+			most = ns;
+	}
+	return most;
+}
+
+static void kind_prune(struct lg_server *s, struct lg_server_holders *kind, uint64_t before_ns)
+{
+	char key[LG_STORE_KEY_MAX];
+	struct lg_store_write write = { .key = key, .if_revision = UINT64_MAX };
+
+	for (size_t i = 0; i < kind->n; i++) {
+		struct lg_server_holder *h = kind->v[i];
+
+		if (!h->listed || h->peer || h->gone_ns > before_ns || h == s->self_holder)
+			continue;
+		snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
+		if (lg_store_commit(s->store, &write, 1) == 0)
+			h->listed = false;
+	}
+}
+
+void lg_holders_prune(struct lg_server *s)
+{
+	uint64_t now_ns = lg_clock_now_ns(), horizon = horizon_ns(s);
+
+	if (now_ns <= horizon)
+		return;
+	kind_prune(s, &s->hosts, now_ns - horizon);
+	kind_prune(s, &s->regions, now_ns - horizon);
+}

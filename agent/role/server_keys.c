@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The keys of a region's server, at both of its tiers. A message comes in, goes to the one core object of its key, and what that object
+ * wants sent goes to a peer, to a home, or, when we are the home of our own key, into the local queue; the queue is worked off before the
+ * loop goes on, so that our own home costs no time.
+ */
+#include "role/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "lease/hash.h"
+
+#define NEW_KEYS_PER_S 20000u	/* keys a server takes on per second: a flood of strangers must not become a storm of leases */
+#define NEW_KEYS_BURST_NS (LG_NS_PER_S / 2)
+
+/* ---- keys and rules by name ---- */
+
+static void wire_of(const struct lg_server *s, const struct lg_key *key, struct lg_wire_key *ret)
+{
+	const struct lg_server_rule *rule = &s->rules[key->rule_id - 1];
+
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret->rule, rule->def.name, sizeof(ret->rule));
+	ret->fingerprint = rule->fingerprint;
+	ret->form = key->form;
+	memcpy(ret->a, key->a, sizeof(ret->a));
+	memcpy(ret->b, key->b, sizeof(ret->b));
+}
+
+static bool key_of(const struct lg_server *s, const struct lg_wire_key *wire, struct lg_key *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for (uint32_t i = 0; i < LG_RULES_MAX; i++) {
+		const struct lg_server_rule *rule = &s->rules[i];
+
+		if (!rule->live || strcmp(rule->def.name, wire->rule) != 0)
+			continue;
+		if (rule->fingerprint != wire->fingerprint)
+			return false;
+		ret->rule_id = i + 1;
+		ret->form = wire->form;
+		memcpy(ret->a, wire->a, sizeof(ret->a));
+		memcpy(ret->b, wire->b, sizeof(ret->b));
+		return true;
+	}
+	return false;
+}
+
+static size_t home_of(const struct lg_server *s, const struct lg_key *key)
+{
+	const char *name = s->rules[key->rule_id - 1].def.name;
+	uint8_t bytes[LG_NAME_LEN + 4 + 16 + 16];
+	size_t len = strlen(name) + 1;
+
+	memcpy(bytes, name, len);
+	for (unsigned i = 0; i < 4; i++)
+		bytes[len + i] = (uint8_t)(key->form >> (8 * i));
+	memcpy(bytes + len + 4, key->a, 16);
+	memcpy(bytes + len + 20, key->b, 16);
+	return lg_home_of(s->names, s->config.n_regions, bytes, len + 36);
+}
+
+static bool may_take_on(struct lg_server *s, uint64_t now_ns)
+{
+	uint64_t from_ns = s->new_keys_at_ns > now_ns ? s->new_keys_at_ns : now_ns;
+
+	if (from_ns - now_ns > NEW_KEYS_BURST_NS)
+		return false;
+	s->new_keys_at_ns = from_ns + LG_NS_PER_S / NEW_KEYS_PER_S;
+	return true;
+}
+
+static uint64_t seed_of(const struct lg_server *s, const struct lg_key *key)
+{
+	uint64_t seed = s->epoch;
+
+	for (size_t i = 0; i < sizeof(*key); i++)
+		seed = (seed ^ ((const uint8_t *)key)[i]) * 0x100000001b3ull;
+	return seed;
+}
+
+/* ---- what the core wants sent ---- */
+
+static void local_add(struct lg_server *s, const struct lg_key *key, const struct lg_ask *ask, const struct lg_grant *grant)
+{
+	struct lg_server_local *more, *l;
+
+	if (s->n_local == s->size_local) {
+		more = realloc(s->local, (s->size_local + 64) * sizeof(*more));
+		if (!more)
+			return;	/* as a message lost: said again */
+		s->local = more;
+		s->size_local += 64;
+	}
+	l = &s->local[s->n_local++];
+	l->key = *key;
+	l->is_grant = grant != NULL;
+	if (grant)
+		l->grant = *grant;
+	else
+		l->ask = *ask;
+}
+
+static void fx_region_ask(void *arg, const struct lg_ask *ask)
+{
+	struct lg_server_region_key *k = arg;
+	struct lg_wire_key wire;
+
+	k->home->n_asks++;
+	if (!k->home->client) {
+		local_add(k->server, &k->key, ask, NULL);
+		return;
+	}
+	wire_of(k->server, &k->key, &wire);
+	lg_lease_client_ask(k->home->client, &wire, ask);
+}
+
+static void peer_grant(struct lg_server *s, struct lg_server_holder *to, const struct lg_key *key, const struct lg_grant *grant)
+{
+	struct lg_wire_key wire;
+
+	if (!to->peer)
+		return;
+	wire_of(s, key, &wire);
+	lg_lease_peer_grant(to->peer, &wire, grant);
+	to->dirty = true;
+}
+
+static void fx_region_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
+{
+	struct lg_server_region_key *k = arg;
+
+	peer_grant(k->server, k->server->hosts.v[holder], &k->key, grant);
+}
+
+static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
+{
+	struct lg_server_home_key *k = arg;
+	struct lg_server_holder *to = k->server->regions.v[holder];
+
+	if (to == k->server->self_holder)
+		local_add(k->server, &k->key, NULL, grant);
+	else
+		peer_grant(k->server, to, &k->key, grant);
+}
+
+static struct lg_region_effects region_fx(struct lg_server_region_key *k)
+{
+	return (struct lg_region_effects){ .arg = k, .ask = fx_region_ask, .grant = fx_region_grant };
+}
+
+static struct lg_home_effects home_fx(struct lg_server_home_key *k)
+{
+	return (struct lg_home_effects){ .arg = k, .grant = fx_home_grant };
+}
+
+/* ---- keys come and go ---- */
+
+static void region_key_free(struct lg_server_region_key *k)
+{
+	lg_region_free(k->region);
+	free(k);
+}
+
+static void home_key_free(struct lg_server_home_key *k)
+{
+	lg_home_free(k->home);
+	free(k);
+}
+
+static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_t now_ns, struct lg_server_region_key **ret)
+{
+	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
+	struct lg_region_effects fx;
+	int r;
+
+	if (k) {
+		*ret = k;
+		return 0;
+	}
+	if (!may_take_on(s, now_ns))
+		return -EAGAIN;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
+	k->server = s;
+	k->key = *key;
+	k->home = &s->homes[home_of(s, key)];
+	k->due_ns = now_ns;
+	r = lg_region_new(&s->rules[key->rule_id - 1].terms, s->epoch, s->hosts.succession, now_ns, now_ns, seed_of(s, key),
+			  &k->region);
+	if (r == 0)
+		r = lg_table_put(s->region_keys, key, k);
+	if (r < 0) {
+		region_key_free(k);
+		return r;
+	}
+	if (k->home->up) {
+		fx = region_fx(k);
+		lg_region_up(k->region, k->home->epoch, now_ns, &fx);
+	}
+	*ret = k;
+	return 0;
+}
+
+static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t now_ns, struct lg_server_home_key **ret)
+{
+	struct lg_server_home_key *k = lg_table_get(s->home_keys, key);
+	const struct lg_server_rule *rule = &s->rules[key->rule_id - 1];
+	int r;
+
+	if (k) {
+		*ret = k;
+		return 0;
+	}
+	if (!may_take_on(s, now_ns))
+		return -EAGAIN;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return -ENOMEM;
+	k->server = s;
+	k->key = *key;
+	k->due_ns = now_ns;
+	r = lg_home_new(&rule->terms, s->epoch, rule->succession ? rule->succession : s->regions.succession, now_ns,
+			seed_of(s, key), &k->home);
+	if (r == 0)
+		r = lg_table_put(s->home_keys, key, k);
+	if (r < 0) {
+		home_key_free(k);
+		return r;
+	}
+	*ret = k;
+	return 0;
+}
+
+/* ---- messages ---- */
+
+static void region_ask(struct lg_server_region_key *k, const struct lg_server_holder *from, const struct lg_ask *ask,
+		       uint64_t now_ns)
+{
+	struct lg_region_effects fx = region_fx(k);
+
+	lg_region_ask(k->region, from->index, from->incarnation, ask, now_ns, &fx);
+	k->due_ns = now_ns;
+}
+
+static void home_ask(struct lg_server_home_key *k, const struct lg_server_holder *from, const struct lg_ask *ask,
+		     uint64_t now_ns)
+{
+	struct lg_home_effects fx = home_fx(k);
+
+	lg_home_ask(k->home, from->index, from->incarnation, ask, now_ns, &fx);
+	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns)
+		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns;
+}
+
+static void refuse(struct lg_server *s, struct lg_server_holder *to, const struct lg_wire_key *wire,
+		   const struct lg_ask *ask, enum lg_grant_status status)
+{
+	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = s->epoch, .status = status };
+
+	s->n_refused[status]++;
+	if (!to->peer)
+		return;
+	lg_lease_peer_grant(to->peer, wire, &grant);
+	to->dirty = true;
+}
+
+void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const struct lg_wire_key *wire, const struct lg_ask *ask)
+{
+	uint64_t now_ns = lg_clock_now_ns();
+	struct lg_server_region_key *rk;
+	struct lg_server_home_key *hk;
+	struct lg_key key;
+
+	if (from->is_region)
+		s->n_asks_regions++;
+	else
+		s->n_asks_hosts++;
+	if (!key_of(s, wire, &key)) {
+		refuse(s, from, wire, ask, LG_GRANT_UNKNOWN_RULE);
+	} else if (!from->is_region) {
+		if (region_key_get(s, &key, now_ns, &rk) < 0)
+			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
+		else
+			region_ask(rk, from, ask, now_ns);
+	} else if (home_of(s, &key) != s->self) {
+		refuse(s, from, wire, ask, LG_GRANT_NOT_HOME);
+	} else {
+		if (home_key_get(s, &key, now_ns, &hk) < 0)
+			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
+		else
+			home_ask(hk, from, ask, now_ns);
+	}
+}
+
+static void region_grant(struct lg_server *s, const struct lg_key *key, const struct lg_grant *grant)
+{
+	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
+	struct lg_region_effects fx;
+
+	if (!k)
+		return;
+	fx = region_fx(k);
+	k->home->n_grants++;
+	lg_region_grant(k->region, grant, lg_clock_now_ns(), &fx);
+}
+
+void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire, const struct lg_grant *grant)
+{
+	struct lg_key key;
+
+	if (key_of(home->server, wire, &key))
+		region_grant(home->server, &key, grant);
+}
+
+/* Works off what our own two parts have to tell each other. */
+static void local_pump(struct lg_server *s)
+{
+	static struct lg_server_local now;
+	struct lg_server_home_key *k;
+	uint64_t now_ns;
+
+	while (s->next_local < s->n_local) {
+		now = s->local[s->next_local++];
+		if (now.is_grant) {
+			region_grant(s, &now.key, &now.grant);
+			continue;
+		}
+		now_ns = lg_clock_now_ns();
+		if (home_key_get(s, &now.key, now_ns, &k) == 0)
+			home_ask(k, s->self_holder, &now.ask, now_ns);
+	}
+	s->n_local = s->next_local = 0;
+}
+
+static void holders_flush(struct lg_server_holders *kind)
+{
+	for (size_t i = 0; i < kind->n; i++) {
+		if (kind->v[i]->dirty && kind->v[i]->peer)
+			lg_lease_peer_flush(kind->v[i]->peer);
+		kind->v[i]->dirty = false;
+	}
+}
+
+void lg_server_flush(struct lg_server *s)
+{
+	local_pump(s);
+	holders_flush(&s->hosts);
+	holders_flush(&s->regions);
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		if (s->homes[i].client)
+			lg_lease_client_flush(s->homes[i].client);
+}
+
+/* ---- homes come and go ---- */
+
+struct going {
+	struct lg_server *s;
+	struct lg_server_home *home;
+	uint64_t now_ns;
+	bool all;
+};
+
+static int region_key_up(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct lg_region_effects fx = region_fx(k);
+	struct going *g = arg;
+
+	(void)key;
+	if (k->home == g->home)
+		g->all &= lg_region_up(k->region, g->home->epoch, g->now_ns, &fx);
+	return 0;
+}
+
+/* Tells a home that all has been named, once that is so. */
+static void home_sync(struct lg_server_home *home)
+{
+	struct lg_server *s = home->server;
+
+	if (!home->up || home->synced || (s->hosts.succession && lg_succession_missing(s->hosts.succession)))
+		return;
+	home->synced = true;
+	if (home->client) {
+		lg_lease_client_synced(home->client);
+		return;
+	}
+	local_pump(s);
+	if (s->regions.succession)
+		lg_succession_synced(s->regions.succession, s->self_holder->index);
+}
+
+void lg_server_home_up(struct lg_server_home *home, uint32_t epoch)
+{
+	struct going g = { home->server, home, lg_clock_now_ns(), true };
+
+	home->up = true;
+	home->synced = false;
+	home->epoch = epoch;
+	home->n_connects++;
+	home->why[0] = '\0';
+	lg_table_each(home->server->region_keys, region_key_up, &g);
+	home_sync(home);
+}
+
+static int region_key_down(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct going *g = arg;
+
+	(void)key;
+	if (k->home == g->home)
+		lg_region_down(k->region);
+	return 0;
+}
+
+void lg_server_home_down(struct lg_server_home *home)
+{
+	struct going g = { home->server, home, 0, true };
+
+	home->up = false;
+	lg_table_each(home->server->region_keys, region_key_down, &g);
+}
+
+/* ---- time ---- */
+
+static int region_key_tick(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct lg_region_effects fx;
+	struct going *g = arg;
+
+	(void)key;
+	if (k->due_ns > g->now_ns)
+		return 0;
+	fx = region_fx(k);
+	k->due_ns = lg_region_tick(k->region, g->now_ns, &fx);
+	return 0;
+}
+
+static int home_key_tick(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	struct lg_home_effects fx;
+	struct going *g = arg;
+
+	(void)key;
+	if (k->due_ns > g->now_ns)
+		return 0;
+	fx = home_fx(k);
+	k->due_ns = lg_home_tick(k->home, g->now_ns, &fx);
+	return 0;
+}
+
+void lg_server_tick(struct lg_server *s)
+{
+	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
+
+	lg_table_each(s->home_keys, home_key_tick, &g);
+	lg_table_each(s->region_keys, region_key_tick, &g);
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		home_sync(&s->homes[i]);
+	lg_server_flush(s);
+}
+
+static int region_key_sweep(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct going *g = arg;
+
+	if (!lg_region_is_idle(k->region, g->now_ns))
+		return 0;
+	lg_table_del(g->s->region_keys, key);
+	region_key_free(k);
+	return 0;
+}
+
+static int home_key_sweep(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	struct going *g = arg;
+	struct lg_home_view v;
+
+	if (!lg_home_is_idle(k->home, g->now_ns))
+		return 0;
+	lg_home_view(k->home, g->now_ns, &v);
+	g->s->rules[k->key.rule_id - 1].granted_home_tok += v.granted_total_tok;
+	g->s->rules[k->key.rule_id - 1].lapsed_tok += v.lapsed_total_tok;
+	lg_table_del(g->s->home_keys, key);
+	home_key_free(k);
+	return 0;
+}
+
+void lg_server_sweep(struct lg_server *s)
+{
+	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
+
+	lg_table_each(s->region_keys, region_key_sweep, &g);
+	lg_table_each(s->home_keys, home_key_sweep, &g);
+}
+
+/* ---- rules ---- */
+
+struct changing {
+	struct lg_server *s;
+	const bool *changed;
+	const bool *replaced;
+	uint64_t now_ns;
+};
+
+static int region_key_changed(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct changing *c = arg;
+	uint32_t slot = k->key.rule_id - 1;
+	struct lg_region_effects fx = region_fx(k);
+
+	if (c->replaced[slot]) {
+		lg_region_close(k->region, c->now_ns, &fx);
+		lg_table_del(c->s->region_keys, key);
+		region_key_free(k);
+	} else if (c->changed[slot]) {
+		lg_region_terms(k->region, &c->s->rules[slot].terms);
+	}
+	return 0;
+}
+
+static int home_key_changed(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	struct changing *c = arg;
+	uint32_t slot = k->key.rule_id - 1;
+
+	if (c->replaced[slot]) {
+		lg_table_del(c->s->home_keys, key);
+		home_key_free(k);
+	} else if (c->changed[slot]) {
+		lg_home_terms(k->home, &c->s->rules[slot].terms, c->now_ns);
+	}
+	return 0;
+}
+
+void lg_server_rules_changed(struct lg_server *s, bool changed[LG_RULES_MAX], bool replaced[LG_RULES_MAX])
+{
+	struct changing c = { s, changed, replaced, lg_clock_now_ns() };
+
+	lg_table_each(s->region_keys, region_key_changed, &c);
+	local_pump(s);
+	lg_table_each(s->home_keys, home_key_changed, &c);
+}
+
+static int region_key_drop(void *arg, const void *key, void *value)
+{
+	struct lg_server *s = arg;
+
+	lg_table_del(s->region_keys, key);
+	region_key_free(value);
+	return 0;
+}
+
+static int home_key_drop(void *arg, const void *key, void *value)
+{
+	struct lg_server *s = arg;
+
+	lg_table_del(s->home_keys, key);
+	home_key_free(value);
+	return 0;
+}
+
+void lg_server_keys_close(struct lg_server *s)
+{
+	if (s->region_keys)
+		lg_table_each(s->region_keys, region_key_drop, s);
+	if (s->home_keys)
+		lg_table_each(s->home_keys, home_key_drop, s);
+	s->region_keys = lg_table_free(s->region_keys);
+	s->home_keys = lg_table_free(s->home_keys);
+	free(s->local);
+	s->local = NULL;
+}

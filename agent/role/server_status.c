@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a region's server shows: the operator's socket (JSON), /metrics, /healthz, /readyz. */
+#include "role/server.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "role/status.h"
+
+/* ---- JSON ---- */
+
+static void holders_json(const struct lg_server_holders *kind, json_t *list)
+{
+	for (size_t i = 0; i < kind->n; i++) {
+		const struct lg_server_holder *h = kind->v[i];
+
+		if (!h->peer)
+			continue;
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "name", h->name, "kind",
+						      h->is_region ? "region" : "host", "address",
+						      lg_lease_peer_address(h->peer), "incarnation",
+						      (json_int_t)h->incarnation));
+	}
+}
+
+/* Least round trip seen by any key homed there. */
+struct rtt {
+	const struct lg_server_home *home;
+	uint64_t now_ns;
+	uint64_t least_ns;
+};
+
+static int rtt_one(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct lg_region_view v;
+	struct rtt *r = arg;
+
+	(void)key;
+	if (k->home != r->home)
+		return 0;
+	lg_region_view(k->region, r->now_ns, &v);
+	if (v.rtt_ns && (!r->least_ns || v.rtt_ns < r->least_ns))
+		r->least_ns = v.rtt_ns;
+	return 0;
+}
+
+static uint64_t home_rtt_ns(const struct lg_server_home *home)
+{
+	struct rtt r = { home, lg_clock_now_ns(), 0 };
+
+	lg_table_each(home->server->region_keys, rtt_one, &r);
+	return r.least_ns;
+}
+
+static json_t *homes_json(struct lg_server *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->config.n_regions; i++) {
+		const struct lg_server_home *home = &s->homes[i];
+
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "region", s->names[i], "address",
+						      home->client ? lg_config_dial(&s->config, s->names[i]) : "self",
+						      "state", home->up ? "up" : "down", "epoch", (json_int_t)home->epoch,
+						      "rtt_ms", (double)home_rtt_ns(home) / 1e6, "connects",
+						      (json_int_t)home->n_connects, "why", home->why));
+	}
+	return list;
+}
+
+static json_t *status_json(struct lg_server *s)
+{
+	json_t *holders = json_array();
+
+	holders_json(&s->hosts, holders);
+	holders_json(&s->regions, holders);
+	return json_pack("{s:i, s:s, s:I, s:s, s:f, s:o, s:o, s:I, s:I}", "pid", (int)getpid(), "name", s->config.region, "epoch",
+			 (json_int_t)s->epoch, "listen", s->config.listen, "uptime_s",
+			 (double)(lg_clock_now_ns() - s->started_ns) / 1e9, "holders", holders, "homes", homes_json(s),
+			 "region_keys", (json_int_t)lg_table_count(s->region_keys), "home_keys",
+			 (json_int_t)lg_table_count(s->home_keys));
+}
+
+struct listing {
+	struct lg_server *s;
+	json_t *list;
+	uint64_t now_ns;
+};
+
+static const struct lg_rule_def *key_text(const struct lg_server *s, const struct lg_key *key, char *buf, size_t len)
+{
+	const struct lg_rule_def *def = &s->rules[key->rule_id - 1].def;
+
+	lg_key_format(key, def->key.len4, def->key.len6, buf, len);
+	return def;
+}
+
+static int region_key_json(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct listing *l = arg;
+	const struct lg_rule_def *def;
+	struct lg_region_view v;
+	char text[64];
+
+	(void)key;
+	def = key_text(l->s, &k->key, text, sizeof(text));
+	lg_region_view(k->region, l->now_ns, &v);
+	json_array_append_new(
+		l->list,
+		json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:s, s:b}", "rule", def->name,
+			  "key", text, "home", l->s->names[k->home->region], "epoch", (json_int_t)v.epoch, "generation",
+			  (json_int_t)v.generation, "pool_tok", (json_int_t)v.pool_tok, "outstanding_tok",
+			  (json_int_t)v.outstanding_tok, "granted_tok", (json_int_t)v.granted_tok, "returned_tok",
+			  (json_int_t)v.returned_tok, "spent_tok", (json_int_t)v.spent_tok, "expires_in_ms",
+			  lg_status_ms_until(v.expires_ns, l->now_ns), "demand_tps", (double)v.demand_mtps / 1000, "target_tok",
+			  (json_int_t)v.target_tok, "holders", (int)v.n_holders, "status", lg_status_grant_name(v.status),
+			  "partial", v.partial));
+	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
+}
+
+static int home_key_json(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	struct listing *l = arg;
+	const struct lg_rule_def *def;
+	struct lg_home_view v;
+	char text[64];
+
+	(void)key;
+	def = key_text(l->s, &k->key, text, sizeof(text));
+	lg_home_view(k->home, l->now_ns, &v);
+	json_array_append_new(
+		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i}", "rule", def->name, "key", text,
+				   "budget_tok", (json_int_t)v.budget_tok, "pool_tok", (json_int_t)v.pool_tok,
+				   "outstanding_tok", (json_int_t)v.outstanding_tok, "consumed_tok",
+				   (json_int_t)v.consumed_tok, "unknown_tok", (json_int_t)v.unknown_tok, "granted_total_tok",
+				   (json_int_t)v.granted_total_tok, "lapsed_total_tok", (json_int_t)v.lapsed_total_tok,
+				   "holders", (int)v.n_holders));
+	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
+}
+
+static json_t *leases_json(struct lg_server *s)
+{
+	struct listing region = { s, json_array(), lg_clock_now_ns() }, home = { s, json_array(), lg_clock_now_ns() };
+
+	lg_table_each(s->region_keys, region_key_json, &region);
+	lg_table_each(s->home_keys, home_key_json, &home);
+	return json_pack("{s:o, s:o}", "region", region.list, "home", home.list);
+}
+
+static json_t *reload_json(struct lg_server *s)
+{
+	struct lg_complaint c = { 0 };
+	char text[1024];
+
+	if (lg_server_reload(s, &c) == 0)
+		return json_pack("{s:b}", "ok", 1);
+	lg_complaint_format(&c, text, sizeof(text));
+	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+}
+
+json_t *lg_server_admin(void *arg, const json_t *request)
+{
+	const char *cmd = json_string_value(json_object_get(request, "cmd"));
+	struct lg_server *s = arg;
+
+	if (cmd && !s->running)
+		return json_pack("{s:b, s:s}", "ok", 0, "error", "the region is still starting");
+	if (cmd && strcmp(cmd, "status") == 0)
+		return status_json(s);
+	if (cmd && strcmp(cmd, "leases") == 0)
+		return leases_json(s);
+	if (cmd && strcmp(cmd, "reload") == 0)
+		return reload_json(s);
+	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
+}
+
+/* ---- metrics ---- */
+
+struct sums {
+	struct lg_server *s;
+	uint64_t now_ns;
+	uint64_t outstanding_region[LG_RULES_MAX], outstanding_home[LG_RULES_MAX];
+	uint64_t granted_home[LG_RULES_MAX], lapsed[LG_RULES_MAX];
+};
+
+static int region_key_sum(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+	struct lg_region_view v;
+	struct sums *sums = arg;
+
+	(void)key;
+	lg_region_view(k->region, sums->now_ns, &v);
+	sums->outstanding_region[k->key.rule_id - 1] += v.outstanding_tok;
+	return 0;
+}
+
+static int home_key_sum(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	uint32_t slot = k->key.rule_id - 1;
+	struct lg_home_view v;
+	struct sums *sums = arg;
+
+	(void)key;
+	lg_home_view(k->home, sums->now_ns, &v);
+	sums->outstanding_home[slot] += v.outstanding_tok;
+	sums->granted_home[slot] += v.granted_total_tok;
+	sums->lapsed[slot] += v.lapsed_total_tok;
+	return 0;
+}
+
+static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
+{
+	static struct sums sums;
+
+	memset(&sums, 0, sizeof(sums));
+	sums.s = s;
+	sums.now_ns = lg_clock_now_ns();
+	lg_table_each(s->region_keys, region_key_sum, &sums);
+	lg_table_each(s->home_keys, home_key_sum, &sums);
+	for (size_t i = 0; i < LG_RULES_MAX; i++) {
+		const struct lg_server_rule *rule = &s->rules[i];
+
+		if (!rule->live)
+			continue;
+		lg_metrics_add(m, LG_METRIC_GRANTED, rule->granted_home_tok + sums.granted_home[i], "tier", "home", "rule",
+			       rule->def.name, NULL);
+		lg_metrics_add(m, LG_METRIC_LAPSED, rule->lapsed_tok + sums.lapsed[i], "rule", rule->def.name, NULL);
+		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_home[i], "tier", "home", "rule", rule->def.name, NULL);
+		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_region[i], "tier", "region", "rule", rule->def.name,
+			       NULL);
+	}
+}
+
+static uint64_t connected(const struct lg_server_holders *kind)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < kind->n; i++)
+		n += kind->v[i]->peer != NULL;
+	return n;
+}
+
+static bool metrics_homes(struct lg_server *s, struct lg_metrics *m)
+{
+	bool degraded = false;
+
+	for (size_t i = 0; i < s->config.n_regions; i++) {
+		const struct lg_server_home *home = &s->homes[i];
+
+		degraded |= !home->up;
+		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home->up, "lessor", s->names[i], NULL);
+		lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, home->n_connects, "lessor", s->names[i], NULL);
+		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home_rtt_ns(home) / 1e9, "lessor", s->names[i], NULL);
+		lg_metrics_add(m, LG_METRIC_ASKS, home->n_asks, "lessor", s->names[i], NULL);
+		lg_metrics_add(m, LG_METRIC_GRANTS, home->n_grants, "lessor", s->names[i], NULL);
+	}
+	return degraded;
+}
+
+static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
+{
+	lg_status_build_info(m, "region");
+	rule_metrics(s, m);
+	lg_metrics_add(m, LG_METRIC_DEGRADED, metrics_homes(s, m), NULL);
+	lg_metrics_add(m, LG_METRIC_HOLDERS, connected(&s->hosts), "kind", "host", NULL);
+	lg_metrics_add(m, LG_METRIC_HOLDERS, connected(&s->regions), "kind", "region", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_hosts, "kind", "host", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_regions, "kind", "region", NULL);
+	for (unsigned status = LG_GRANT_UNKNOWN_RULE; status <= LG_GRANT_OVERLOADED; status++)
+		lg_metrics_add(m, LG_METRIC_LESSOR_REFUSED, s->n_refused[status], "status",
+			       lg_status_grant_name((enum lg_grant_status)status), NULL);
+	if (s->http)
+		lg_metrics_add(m, LG_METRIC_HTTP_RESTARTS, lg_http_restarts(s->http), NULL);
+	lg_metrics_add(m, LG_METRIC_RELOADS, s->n_reloads_ok, "result", "applied", NULL);
+	lg_metrics_add(m, LG_METRIC_RELOADS, s->n_reloads_failed, "result", "refused", NULL);
+}
+
+void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply)
+{
+	struct lg_server *s = arg;
+	struct lg_metrics m = { 0 };
+
+	if (strcmp(request->path, "/metrics") == 0 && s->running) {
+		metrics_fill(s, &m);
+		lg_status_reply_metrics(&m, reply);
+		return;
+	}
+	lg_status_reply_health(request->path, s->running, "starting", reply);
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "role/status.h"
+
+#include <string.h>
+
+#include "leasegate/abi.h"
+
+json_int_t lg_status_ms_until(uint64_t then_ns, uint64_t now_ns)
+{
+	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
+}
+
+const char *lg_status_grant_name(enum lg_grant_status status)
+{
+	switch (status) {
+	case LG_GRANT_OK: return "ok";
+	case LG_GRANT_UNKNOWN_RULE: return "unknown_rule";
+	case LG_GRANT_NOT_HOME: return "not_home";
+	case LG_GRANT_OVERLOADED: return "overloaded";
+	case LG_GRANT_RECOVERING: return "recovering";
+	}
+	return "unknown";
+}
+
+static const struct {
+	const char *label;
+	const char *verdict;
+} reasons[_LG_REASON_N] = {
+#define PASS "pass"
+#define DROP "drop"
+#define LG_REASON(id, name, label, verdict, help) [id] = { label, verdict },
+#include "leasegate/reason.def"
+#undef LG_REASON
+#undef PASS
+#undef DROP
+};
+
+const char *lg_status_reason_label(unsigned reason)
+{
+	return reason < _LG_REASON_N ? reasons[reason].label : "unknown";
+}
+
+const char *lg_status_verdict_name(unsigned reason)
+{
+	return reason < _LG_REASON_N ? reasons[reason].verdict : "unknown";
+}
+
+void lg_status_build_info(struct lg_metrics *m, const char *role)
+{
+	lg_metrics_add(m, LG_METRIC_BUILD_INFO, 1, "version", LG_VERSION, "role", role, NULL);
+}
+
+void lg_status_reply_metrics(struct lg_metrics *m, struct lg_http_reply *reply)
+{
+	reply->status = 200;
+	reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+	lg_metrics_page(m, &reply->body);
+}
+
+void lg_status_reply_health(const char *path, bool ready, const char *why, struct lg_http_reply *reply)
+{
+	reply->content_type = "text/plain; charset=utf-8";
+	if (strcmp(path, "/healthz") == 0) {
+		reply->status = 200;
+		lg_text_addf(&reply->body, "ok\n");
+	} else if (strcmp(path, "/readyz") == 0) {
+		reply->status = ready ? 200 : 503;
+		lg_text_addf(&reply->body, "%s\n", ready ? "ready" : why);
+	} else if (strcmp(path, "/metrics") == 0) {
+		reply->status = 503;
+		lg_text_addf(&reply->body, "%s\n", why);
+	} else {
+		reply->status = 404;
+		lg_text_addf(&reply->body, "not here: /metrics, /healthz and /readyz are\n");
+	}
+}

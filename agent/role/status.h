@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * What both roles need to show themselves. */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/metrics.h"
+#include "lease/msg.h"
+#include "net/http.h"
+
+#define LG_STATUS_KEYS_MAX 10000	/* keys of one answer on the operator's socket */
+
+#ifndef LG_VERSION
+#define LG_VERSION "0.1.0"
+#endif
+
+/* Milliseconds from now to then, negative when past, as JSON holds them. */
+json_int_t lg_status_ms_until(uint64_t then_ns, uint64_t now_ns);
+/* "ok", "unknown_rule", "not_home", "overloaded", "recovering" */
+const char *lg_status_grant_name(enum lg_grant_status status);
+/* Of enum lg_reason: the label of reason.def, and "pass" or "drop". */
+const char *lg_status_reason_label(unsigned reason);
+const char *lg_status_verdict_name(unsigned reason);
+
+void lg_status_build_info(struct lg_metrics *m, const char *role);
+void lg_status_reply_metrics(struct lg_metrics *m, struct lg_http_reply *reply);
+/* /healthz (200 while the process answers) and /readyz (503 with the reason until ready); other paths are 404. */
+void lg_status_reply_health(const char *path, bool ready, const char *why, struct lg_http_reply *reply);
