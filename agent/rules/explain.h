@@ -12,8 +12,9 @@ struct lg_explain_env {
 struct lg_bound {
 	uint64_t base_tok;		/* token bucket: burst (plus rate x t); windows: limit, in any trailing window per_ns */
 	bool plus_rate;			/* token bucket: + limit per per_ns of time */
-	uint64_t fallback_tok;		/* most that the published fallback share adds while one region is cut off, per region */
-	uint64_t fallback_per_ns;	/* 0: once; else per this long */
+	uint64_t fallback_tok;		/* most that the published fallback share adds for each region that is cut off */
+	uint64_t fallback_per_ns;	/* 0: once; else per this long of the cut, counted from its beginning. Hosts that save their
+					 * share up may spend twice that in one stretch of this length */
 	bool unbounded;			/* fallback open: nothing bounds it */
 };
 
@@ -22,3 +23,13 @@ void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *
 void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len);
 /* "at most 10000 packets in any trailing 1m, over all hosts; while a region is cut off + 3333 per 1m for it" */
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len);
+
+/**
+ * lg_rules_warning() - what works, but perhaps not as its writer thinks
+ * @i: which one, from 0
+ *
+ * One line each, with the rule's name and line in the file.
+ *
+ * Return: 0 with the text in buf, 1 when there are no more than i.
+ */
+int lg_rules_warning(const struct lg_rules *rules, const struct lg_explain_env *env, size_t i, char *buf, size_t len);

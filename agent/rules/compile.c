@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * An id belongs to an identity until the agent has forgotten its buckets, and so does the virtual time of its rate: levels are
+ * positions in it. A rule that left the file therefore leaves its last record behind, in the entries after n_rules, which the
+ * kernel does not look at; one that returns goes on from there. Ids of rules in force and of retired ones are different, so both
+ * together fit into LG_RULES_MAX entries.
+ */
+#include "rules/compile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "rules/overlap.h"
+#include "rules/rate.h"
+
+struct compiler {
+	const struct lg_rules *rules;
+	const struct lg_compile_env *env;
+	struct lg_ruleset set;
+	struct lg_rule_name names[LG_RULES_MAX + 1];
+	struct lg_rule built[LG_RULES_MAX]; /* by index in the file */
+};
+
+const struct lg_rule *lg_ruleset_find(const struct lg_ruleset *set, uint32_t rule_id)
+{
+	for (uint32_t i = 0; i < set->n_rules; i++)
+		if (set->rules[i].rule_id == rule_id)
+			return &set->rules[i];
+	return NULL;
+}
+
+/* The record of an id, in force or retired. */
+static const struct lg_rule *record_find(const struct lg_ruleset *set, uint32_t rule_id)
+{
+	for (uint32_t i = 0; set && i < LG_RULES_MAX; i++)
+		if (set->rules[i].rule_id == rule_id)
+			return &set->rules[i];
+	return NULL;
+}
+
+/* ---- one rule ---- */
+
+/*
+ * Virtual time goes on from `old`, or begins. With slope and burst unchanged the anchor stays too: reloading a file again and again
+ * must not round anything.
+ */
+static int rate_carry(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
+		      struct lg_rate *ret)
+{
+	struct lg_rate next;
+	int r;
+
+	if (!old)
+		return lg_rate_init(rate_tok, per_ns, burst_tok, now_ns, ret);
+	r = lg_rate_change(old, rate_tok, per_ns, burst_tok, now_ns, &next);
+	if (r < 0)
+		return r;
+	if (next.mult == old->mult && next.shift == old->shift && next.unit_per_tok == old->unit_per_tok &&
+	    next.burst_vt == old->burst_vt)
+		next = *old;
+	*ret = next;
+	return 0;
+}
+
+/* What this host may take of a global rule by itself: the limit divided by regions and by the hosts of this one. */
+static int share_carry(const struct lg_rule_def *def, const struct lg_compile_env *env, const struct lg_rate *old,
+		       struct lg_rate *ret)
+{
+	uint64_t parts = (uint64_t)env->n_regions * env->hosts_in_region;
+	uint64_t rate_tok = parts ? def->limit_tok / parts : 0;
+	uint64_t burst_tok = rate_tok ? def->burst_tok / parts : 0;
+
+	return rate_carry(old, burst_tok ? rate_tok : 0, def->per_ns, burst_tok, env->now_ns, ret);
+}
+
+static void prefix_fill(const struct lg_prefix *prefix, uint8_t addr[16], uint8_t mask[16])
+{
+	if (!prefix->set)
+		return;
+	memcpy(addr, prefix->addr, 16);
+	memset(mask, 0xff, 16);
+	lg_addr_mask(mask, prefix->len + (prefix->family == 4 ? 96u : 0u));
+}
+
+static void key_fill(const struct lg_rule_def *def, struct lg_rule *rule)
+{
+	rule->key_form = (uint8_t)def->key.form;
+	if (def->key.form == LG_FORM_RULE)
+		return;
+	memset(rule->key_mask4, 0xff, sizeof(rule->key_mask4));
+	memset(rule->key_mask6, 0xff, sizeof(rule->key_mask6));
+	lg_addr_mask(rule->key_mask4, 96u + def->key.len4);
+	lg_addr_mask(rule->key_mask6, def->key.len6);
+}
+
+static uint32_t flags_of(const struct lg_rule_def *def)
+{
+	const struct lg_prefix *prefix = def->match.source.set ? &def->match.source : &def->match.destination;
+	uint32_t flags = 0;
+
+	flags |= def->scope == LG_SCOPE_GLOBAL ? LG_RULE_GLOBAL : 0;
+	flags |= def->shadow ? LG_RULE_SHADOW : 0;
+	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
+	flags |= def->match.has_protocol ? LG_RULE_PROTOCOL : 0;
+	flags |= !prefix->set || prefix->family == 4 ? LG_RULE_IPV4 : 0;
+	flags |= !prefix->set || prefix->family == 6 ? LG_RULE_IPV6 : 0;
+	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
+	return flags;
+}
+
+/* `old` is the last record of this id, or NULL for a new id. -ERANGE: levels cannot carry over. */
+static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env *env, uint32_t rule_id,
+		      const struct lg_rule *old, struct lg_rule *ret)
+{
+	struct lg_rule rule = { .rule_id = rule_id, .flags = flags_of(def) };
+	int r;
+
+	prefix_fill(&def->match.source, rule.source, rule.source_mask);
+	prefix_fill(&def->match.destination, rule.destination, rule.destination_mask);
+	key_fill(def, &rule);
+	memcpy(rule.ports, def->match.ports, def->match.n_ports * sizeof(rule.ports[0]));
+	rule.n_ports = (uint8_t)def->match.n_ports;
+	rule.protocol = def->match.protocol;
+	rule.on_full = (uint8_t)def->on_full;
+	rule.fallback = (uint8_t)def->fallback;
+	rule.cold_burst_tok = rule.burst_tok = def->burst_tok;
+	rule.rate_tok = def->limit_tok;
+	rule.per_ns = def->per_ns;
+
+	if (def->scope == LG_SCOPE_HOST) {
+		r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, def->burst_tok, env->now_ns, &rule.rate);
+	} else {
+		rule.share_delay_ns = def->algorithm == LG_TOKEN_BUCKET ? env->grace_ns : def->per_ns;
+		r = share_carry(def, env, old ? &old->share : NULL, &rule.share);
+	}
+	if (r == 0)
+		*ret = rule;
+	return r;
+}
+
+/* ---- ids ---- */
+
+/* The id an identity has: of a rule in force, else of the one that left last. 0: none. */
+static uint32_t id_find(const struct lg_rule_name *names, uint64_t identity)
+{
+	uint32_t found = 0;
+
+	for (uint32_t id = 1; names && id <= LG_RULES_MAX; id++) {
+		if (!names[id].name[0] || names[id].fingerprint != identity)
+			continue;
+		if (!names[id].retired_ns)
+			return id;
+		if (!found || names[id].retired_ns > names[found].retired_ns)
+			found = id;
+	}
+	return found;
+}
+
+static void name_set(struct compiler *k, uint32_t id, const struct lg_rule_def *def)
+{
+	struct lg_rule_name *name = &k->names[id];
+
+	memset(name, 0, sizeof(*name));
+	snprintf(name->name, sizeof(name->name), "%s", def->name);
+	name->fingerprint = lg_rule_identity(def);
+}
+
+static int numbers_complain(const struct lg_rule_def *def, struct lg_complaint *c)
+{
+	char limit[LG_LIMIT_TEXT_LEN];
+
+	lg_limit_format(def->limit_tok, def->per_ns, def->unit, limit, sizeof(limit));
+	c->line = def->line;
+	c->col = 0;
+	return lg_complain(c, "rule \"%s\": a limit of %s with a burst of %" PRIu64 " is outside what the kernel can count", def->name,
+			   limit, def->burst_tok);
+}
+
+/*
+ * Rules whose identity is known keep their id. Where the new numbers do not fit the units of the old ones (a limit raised some
+ * hundredfold at once) the rule takes a new id instead: what it spent of its old, far smaller burst is forgotten.
+ */
+static int known_ids_keep(struct compiler *k, struct lg_complaint *c)
+{
+	const struct lg_compile_env *env = k->env;
+	int r;
+
+	for (size_t i = 0; i < k->rules->n; i++) {
+		const struct lg_rule_def *def = &k->rules->v[i];
+		uint32_t id = id_find(env->old_names, lg_rule_identity(def));
+		const struct lg_rule *old = id ? record_find(env->old_set, id) : NULL;
+
+		if (!old || k->names[id].name[0])
+			continue;
+		r = rule_build(def, env, id, old, &k->built[i]);
+		if (r == -ERANGE)
+			continue;
+		if (r < 0)
+			return numbers_complain(def, c);
+		name_set(k, id, def);
+	}
+	return 0;
+}
+
+/* What no rule took over is retired, if it was not before: its buckets are still there. */
+static void rest_retire(struct compiler *k)
+{
+	const struct lg_rule_name *old = k->env->old_names;
+
+	for (uint32_t id = 1; old && id <= LG_RULES_MAX; id++) {
+		if (k->names[id].name[0] || !old[id].name[0])
+			continue;
+		k->names[id] = old[id];
+		if (!old[id].retired_ns)
+			k->names[id].retired_ns = k->env->now_ns ? k->env->now_ns : 1;
+	}
+}
+
+static int new_ids_give(struct compiler *k, struct lg_complaint *c)
+{
+	uint32_t id = 1;
+
+	for (size_t i = 0; i < k->rules->n; i++) {
+		const struct lg_rule_def *def = &k->rules->v[i];
+
+		if (k->built[i].rule_id)
+			continue;
+		while (id <= LG_RULES_MAX && k->names[id].name[0])
+			id++;
+		if (id > LG_RULES_MAX) {
+			c->line = def->line;
+			c->col = 0;
+			return lg_complain(c,
+					   "rule \"%s\": no id is free, because the buckets of rules that left the file still hold "
+					   "theirs: load it again in a minute",
+					   def->name);
+		}
+		if (rule_build(def, k->env, id, NULL, &k->built[i]) < 0)
+			return numbers_complain(def, c);
+		name_set(k, id, def);
+	}
+	return 0;
+}
+
+/* ---- the set ---- */
+
+struct ordered {
+	const struct lg_rule_def *def;
+	size_t index;
+};
+
+static unsigned int ports_of(const struct lg_rule_def *def)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < def->match.n_ports; i++)
+		n += 1u + def->match.ports[i].hi - def->match.ports[i].lo;
+	return n ? n : 65537;
+}
+
+/* Before 0: a is the more specific one. */
+static int specificity_compare(const void *pa, const void *pb)
+{
+	const struct ordered *a = pa, *b = pb;
+	int bits_a = a->def->match.source.len + a->def->match.destination.len;
+	int bits_b = b->def->match.source.len + b->def->match.destination.len;
+
+	if (bits_a != bits_b)
+		return bits_a > bits_b ? -1 : 1;
+	if (ports_of(a->def) != ports_of(b->def))
+		return ports_of(a->def) < ports_of(b->def) ? -1 : 1;
+	if (a->def->match.has_protocol != b->def->match.has_protocol)
+		return a->def->match.has_protocol ? -1 : 1;
+	return a->index < b->index ? -1 : 1;
+}
+
+static void set_fill(struct compiler *k)
+{
+	const struct lg_ruleset *old = k->env->old_set;
+	struct ordered order[LG_RULES_MAX];
+	const struct lg_rule *record;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < k->rules->n; i++)
+		order[i] = (struct ordered){ &k->rules->v[i], i };
+	qsort(order, k->rules->n, sizeof(order[0]), specificity_compare);
+	for (; n < k->rules->n; n++)
+		k->set.rules[n] = k->built[order[n].index];
+	k->set.n_rules = n;
+	k->set.version = (old ? old->version : 0) + 1;
+
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
+		record = k->names[id].retired_ns ? record_find(old, id) : NULL;
+		if (record)
+			k->set.rules[n++] = *record;
+	}
+}
+
+static int overlap_check(const struct lg_rules *rules, struct lg_complaint *c)
+{
+	char packet[192], names[256] = "";
+	struct lg_overlap overlap;
+	size_t len = 0, n = 0;
+
+	if (!lg_overlap_find(rules, LG_MATCHES_MAX, &overlap))
+		return 0;
+	for (size_t i = 0; i < rules->n; i++) {
+		if (!(overlap.matches >> i & 1))
+			continue;
+		if (len < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n ? ", " : "", rules->v[i].name);
+		if (++n == LG_MATCHES_MAX + 1)
+			c->line = rules->v[i].line;
+	}
+	c->col = 0;
+	lg_overlap_format(&overlap, packet, sizeof(packet));
+	return lg_complain(c, "%s would match %zu rules, and %d is the most: %s%s", packet, n, LG_MATCHES_MAX, names,
+			   len < sizeof(names) ? "" : "...");
+}
+
+int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *env, struct lg_ruleset *ret_set,
+		     struct lg_rule_name *ret_names, struct lg_complaint *c)
+{
+	_cleanup_free_ struct compiler *k = NULL;
+	int r;
+
+	if (rules->n > LG_RULES_MAX) {
+		c->line = rules->v[LG_RULES_MAX].line;
+		c->col = 0;
+		return lg_complain(c, "rule \"%s\" is one too many: %d is the most", rules->v[LG_RULES_MAX].name, LG_RULES_MAX);
+	}
+	r = overlap_check(rules, c);
+	if (r < 0)
+		return r;
+	k = calloc(1, sizeof(*k));
+	if (!k) {
+		lg_complain(c, "not enough memory to compile the rules");
+		return -ENOMEM;
+	}
+	k->rules = rules;
+	k->env = env;
+
+	r = known_ids_keep(k, c);
+	if (r < 0)
+		return r;
+	rest_retire(k);
+	r = new_ids_give(k, c);
+	if (r < 0)
+		return r;
+	set_fill(k);
+	*ret_set = k->set;
+	memcpy(ret_names, k->names, sizeof(k->names));
+	return 0;
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "rules/config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "rules/fields.h"
+#include "rules/tree.h"
+
+#define CONFIG_BYTES_MAX (1u << 20)
+#define EXPECT "a configuration names at least `rules`, and for a node `interfaces`"
+
+struct reader {
+	struct lg_field_at at[_LG_CF_N];
+	const struct lg_node *root;
+	const char *file;
+	enum lg_config_role role;
+	struct lg_config *config;
+	struct lg_complaint *c;
+};
+
+static bool is_written(const struct lg_field_at *at, enum lg_config_field id)
+{
+	return at[id].node != NULL;
+}
+
+__attribute__((format(printf, 4, 5))) static int complain(struct reader *r, const struct lg_field_at *at,
+							  enum lg_config_field id, const char *fmt, ...)
+{
+	char why[sizeof(r->c->text)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	return lg_field_complain(&lg_config_fields[id], at[id].node, r->c, "%s", why);
+}
+
+/* Lengths are checked when keys are collected; buf has room for what is written or for the default. */
+static void text_copy(const struct lg_field_at *at, enum lg_config_field id, const char *def, char *buf, size_t len)
+{
+	snprintf(buf, len, "%s", is_written(at, id) ? at[id].node->text : def);
+}
+
+/* A list's item as a mapping whose keys are those below prefix. */
+static int item_collect(struct reader *r, const struct lg_node *item, const char *prefix, struct lg_field_at *at)
+{
+	if (item->kind != LG_NODE_MAP)
+		return lg_node_complain(item, r->c, "an item of this list is a mapping, beginning with `- name:`");
+	return lg_fields_collect(lg_config_fields, _LG_CF_N, prefix,
+				 r->role == LG_CONFIG_NODE ? LG_FIELD_NODE : LG_FIELD_REGION, item, at, r->c);
+}
+
+/* ---- regions ---- */
+
+static const struct lg_region_def *region_find(const struct lg_config *config, const char *name)
+{
+	for (size_t i = 0; i < config->n_regions; i++)
+		if (strcmp(config->regions[i].name, name) == 0)
+			return &config->regions[i];
+	return NULL;
+}
+
+static int region_item_read(struct reader *r, const struct lg_node *item)
+{
+	struct lg_config *config = r->config;
+	struct lg_region_def *region = &config->regions[config->n_regions];
+	struct lg_field_at at[_LG_CF_N];
+	int err;
+
+	err = item_collect(r, item, "regions.list[]", at);
+	if (err < 0)
+		return err;
+	text_copy(at, LG_CF_REGION_NAME, "", region->name, sizeof(region->name));
+	text_copy(at, LG_CF_REGION_ADDRESS, "", region->address, sizeof(region->address));
+	region->hosts = (uint32_t)at[LG_CF_REGION_HOSTS].num;
+	if (region_find(config, region->name))
+		return complain(r, at, LG_CF_REGION_NAME, "region \"%s\" is listed twice", region->name);
+	for (size_t i = 0; i < config->n_regions; i++)
+		if (strcmp(config->regions[i].address, region->address) == 0)
+			return complain(r, at, LG_CF_REGION_ADDRESS, "region \"%s\" has this address too",
+					config->regions[i].name);
+	config->n_regions++;
+	return 0;
+}
+
+/* Which keys about regions go together. */
+static int region_keys_check(struct reader *r)
+{
+	if (!is_written(r->at, LG_CF_REGION)) {
+		if (r->role == LG_CONFIG_REGION)
+			return lg_node_complain(r->root, r->c, "region is missing: name the region that this server serves");
+		if (is_written(r->at, LG_CF_UPSTREAM))
+			return complain(r, r->at, LG_CF_UPSTREAM, "needs `region` and `regions`: leases are asked for by region");
+		if (is_written(r->at, LG_CF_REGIONS))
+			return complain(r, r->at, LG_CF_REGIONS, "needs `region`: say which of them this host is in");
+		return 0;
+	}
+	if (!is_written(r->at, LG_CF_REGIONS))
+		return complain(r, r->at, LG_CF_REGION, "needs `regions`: list all regions, this one among them");
+	return 0;
+}
+
+static int regions_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	const struct lg_region_def *own;
+	int err;
+
+	err = region_keys_check(r);
+	if (err < 0 || !is_written(r->at, LG_CF_REGION))
+		return err;
+	config->regions_version = r->at[LG_CF_VERSION].num;
+	for (const struct lg_node *item = r->at[LG_CF_LIST].node->child; item; item = item->next) {
+		err = region_item_read(r, item);
+		if (err < 0)
+			return err;
+	}
+	text_copy(r->at, LG_CF_REGION, "", config->region, sizeof(config->region));
+	own = region_find(config, config->region);
+	if (!own)
+		return complain(r, r->at, LG_CF_REGION, "\"%s\" is not in the list of regions", config->region);
+	if (r->role == LG_CONFIG_NODE)
+		text_copy(r->at, LG_CF_UPSTREAM, own->address, config->upstream, sizeof(config->upstream));
+	else
+		text_copy(r->at, LG_CF_LISTEN, own->address, config->listen, sizeof(config->listen));
+	return 0;
+}
+
+static int dial_via_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	struct lg_complaint why = { 0 };
+
+	if (!is_written(r->at, LG_CF_DIAL_VIA))
+		return 0;
+	for (const struct lg_node *node = r->at[LG_CF_DIAL_VIA].node->child; node; node = node->next) {
+		if (!region_find(config, node->key))
+			return lg_node_key_complain(node, r->c, "test.dial_via: \"%.64s\" is not in the list of regions", node->key);
+		if (node->kind != LG_NODE_SCALAR)
+			return lg_node_complain(node, r->c, "test.dial_via: expected an address such as 192.0.2.1:7400");
+		if (lg_address_check(node->text, &why) < 0)
+			return lg_node_complain(node, r->c, "test.dial_via: %.400s", why.text);
+		snprintf(config->dial_via[config->n_dial_via].name, LG_NAME_LEN, "%s", node->key);
+		snprintf(config->dial_via[config->n_dial_via].address, LG_ADDRESS_LEN, "%s", node->text);
+		config->n_dial_via++;
+	}
+	return 0;
+}
+
+/* ---- interfaces ---- */
+
+static int interface_read(struct reader *r, const struct lg_node *item)
+{
+	struct lg_config *config = r->config;
+	struct lg_interface *interface = &config->interfaces[config->n_interfaces];
+	struct lg_field_at at[_LG_CF_N];
+	int err;
+
+	err = item_collect(r, item, "interfaces[]", at);
+	if (err < 0)
+		return err;
+	text_copy(at, LG_CF_IF_NAME, "", interface->name, sizeof(interface->name));
+	interface->xdp = (enum lg_xdp_choice)at[LG_CF_IF_XDP].num;
+	interface->tc = is_written(at, LG_CF_IF_TC) ? at[LG_CF_IF_TC].num : interface->xdp == LG_XDP_OFF;
+	if (interface->tc && interface->xdp != LG_XDP_OFF)
+		return complain(r, at, LG_CF_IF_TC, "xdp is on as well: both would charge each packet, so choose one");
+	if (!interface->tc && interface->xdp == LG_XDP_OFF)
+		return complain(r, at, LG_CF_IF_TC, "xdp is off as well: nothing would be enforced on \"%s\", so leave it out",
+				interface->name);
+	for (size_t i = 0; i < config->n_interfaces; i++)
+		if (strcmp(config->interfaces[i].name, interface->name) == 0)
+			return complain(r, at, LG_CF_IF_NAME, "\"%s\" is listed twice", interface->name);
+	config->n_interfaces++;
+	return 0;
+}
+
+static int interfaces_read(struct reader *r)
+{
+	int err;
+
+	if (r->role != LG_CONFIG_NODE)
+		return 0;
+	if (!is_written(r->at, LG_CF_INTERFACES))
+		return lg_node_complain(r->root, r->c, "interfaces is missing: list where to enforce, or write `interfaces: []`");
+	for (const struct lg_node *item = r->at[LG_CF_INTERFACES].node->child; item; item = item->next) {
+		err = interface_read(r, item);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+/* ---- names and paths ---- */
+
+/* A path that is not absolute begins in the folder of the configuration file. */
+static int path_read(struct reader *r, enum lg_config_field id, const char *def, char *buf, size_t len)
+{
+	const char *slash = strrchr(r->file, '/');
+	int folder_len = slash ? (int)(slash - r->file) + 1 : 0;
+	int n;
+
+	if (!is_written(r->at, id))
+		n = snprintf(buf, len, "%s", def);
+	else if (r->at[id].node->text[0] == '/')
+		n = snprintf(buf, len, "%s", r->at[id].node->text);
+	else
+		n = snprintf(buf, len, "%.*s%s", folder_len, r->file, r->at[id].node->text);
+	if (n < (int)len)
+		return 0;
+	return complain(r, r->at, id, "longer than %zu bytes with the folder of this file before it", len - 1);
+}
+
+static int paths_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	char state_dir[256], run_dir[256];
+	int err;
+
+	snprintf(state_dir, sizeof(state_dir), "/var/lib/leasegate/%s", config->instance);
+	snprintf(run_dir, sizeof(run_dir), "/run/leasegate/%s", config->instance);
+	err = path_read(r, LG_CF_RULES, "", config->rules, sizeof(config->rules));
+	if (err == 0)
+		err = path_read(r, LG_CF_STATE_DIR, state_dir, config->state_dir, sizeof(config->state_dir));
+	if (err == 0)
+		err = path_read(r, LG_CF_RUN_DIR, run_dir, config->run_dir, sizeof(config->run_dir));
+	return err;
+}
+
+/* A node is known to its lessors by name: what is written, else the name of the host. */
+static int name_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	char host[256] = "";
+
+	if (r->role != LG_CONFIG_NODE)
+		return 0;
+	if (!is_written(r->at, LG_CF_NAME) && (gethostname(host, sizeof(host) - 1) < 0 || !lg_name_is_valid(host)))
+		return lg_node_complain(r->root, r->c, "name is missing, and the host name \"%.64s\" cannot stand for it: write name",
+					host);
+	text_copy(r->at, LG_CF_NAME, host, config->name, sizeof(config->name));
+	return 0;
+}
+
+static int tree_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	bool node = r->role == LG_CONFIG_NODE;
+	int err;
+
+	err = lg_fields_collect(lg_config_fields, _LG_CF_N, "", node ? LG_FIELD_NODE : LG_FIELD_REGION, r->root, r->at, r->c);
+	if (err < 0)
+		return err;
+	text_copy(r->at, LG_CF_INSTANCE, lg_config_fields[LG_CF_INSTANCE].def, config->instance, sizeof(config->instance));
+	text_copy(r->at, LG_CF_METRICS, node ? "127.0.0.1:9464" : "127.0.0.1:9465", config->metrics, sizeof(config->metrics));
+	if (!node)
+		text_copy(r->at, LG_CF_STORE, lg_config_fields[LG_CF_STORE].def, config->store, sizeof(config->store));
+	config->max_keys = (uint32_t)r->at[LG_CF_MAX_KEYS].num;
+	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
+
+	err = name_read(r);
+	if (err == 0)
+		err = regions_read(r);
+	if (err == 0)
+		err = dial_via_read(r);
+	if (err == 0)
+		err = interfaces_read(r);
+	return err < 0 ? err : paths_read(r);
+}
+
+int lg_config_parse(const char *text, size_t len, const char *name, enum lg_config_role role,
+		    struct lg_config *ret_config, struct lg_complaint *c)
+{
+	_cleanup_(lg_tree_free) struct lg_tree *tree = NULL;
+	_cleanup_free_ struct lg_config *config = calloc(1, sizeof(*config));
+	struct reader r = { .file = name, .role = role, .config = config, .c = c };
+	int err;
+
+	err = config ? lg_tree_parse(text, len, name, CONFIG_BYTES_MAX, EXPECT, &tree, c) : -ENOMEM;
+	if (err == 0) {
+		r.root = tree->root;
+		err = tree_read(&r);
+	}
+	if (err == -ENOMEM)
+		lg_complain(c, "not enough memory to read it");
+	if (err == 0)
+		*ret_config = *config;
+	return err;
+}
+
+int lg_config_read(const char *path, enum lg_config_role role, struct lg_config *ret_config, struct lg_complaint *c)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	int r;
+
+	r = lg_tree_file_read(path, CONFIG_BYTES_MAX, &text, &len, c);
+	return r < 0 ? r : lg_config_parse(text, len, path, role, ret_config, c);
+}
+
+const char *lg_config_dial(const struct lg_config *config, const char *region)
+{
+	const struct lg_region_def *def = region_find(config, region);
+
+	for (size_t i = 0; i < config->n_dial_via; i++)
+		if (strcmp(config->dial_via[i].name, region) == 0)
+			return config->dial_via[i].address;
+	return def ? def->address : NULL;
+}
+
+uint32_t lg_config_hosts(const struct lg_config *config)
+{
+	uint32_t hosts = 0;
+
+	for (size_t i = 0; i < config->n_regions; i++)
+		hosts += config->regions[i].hosts;
+	return hosts;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "rules/explain.h"
+
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "rules/fields.h"
+
+#define FRAME_BYTES 1514	/* Ethernet without FCS at an MTU of 1500 */
+#define SUPERFRAME_BYTES 65536	/* what segmentation offload makes of a TCP stream */
+#define SUPERFRAME_PACKETS 45
+
+/* Text that grows in a buffer; what does not fit is cut off. */
+struct text {
+	char *buf;
+	size_t len;
+	size_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = t->n < t->len ? vsnprintf(t->buf + t->n, t->len - t->n, fmt, ap) : 0;
+	va_end(ap);
+	t->n += n > 0 ? (size_t)n : 0;
+}
+
+/* ---- match ---- */
+
+static void ports_add(struct text *t, const struct lg_rule_def *rule)
+{
+	size_t n = rule->match.n_ports;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct lg_port_range *range = &rule->match.ports[i];
+
+		add(t, "%s%u", i == 0 ? " to port " : i == n - 1 ? " or " : ", ", range->lo);
+		if (range->hi != range->lo)
+			add(t, "-%u", range->hi);
+	}
+}
+
+static void prefix_add(struct text *t, const char *way, const struct lg_prefix *prefix)
+{
+	char buf[LG_IP_TEXT_LEN];
+
+	if (!prefix->set) {
+		add(t, " %s anywhere", way);
+	} else if (prefix->len == 0) {
+		add(t, " %s anywhere (IPv%u)", way, prefix->family);
+	} else {
+		lg_prefix_format(prefix->addr, prefix->family, prefix->len, buf, sizeof(buf));
+		add(t, " %s %s", way, buf);
+	}
+}
+
+static void length_add(struct text *t, const char *family, const char *end, unsigned int len, unsigned int full)
+{
+	if (len == full)
+		add(t, "%s%s address", family, end);
+	else
+		add(t, "%s%s /%u", family, end, len);
+}
+
+static void key_add(struct text *t, const struct lg_rule_def *rule)
+{
+	const struct lg_prefix *prefix = rule->match.source.set ? &rule->match.source : &rule->match.destination;
+	const char *end = rule->key.form == LG_FORM_SOURCE ? "source" : "destination";
+
+	if (rule->key.form == LG_FORM_RULE) {
+		add(t, ", one bucket for the whole rule");
+		return;
+	}
+	add(t, ", one bucket per ");
+	if (prefix->set) {
+		length_add(t, "", end, prefix->family == 4 ? rule->key.len4 : rule->key.len6, prefix->family == 4 ? 32 : 128);
+		return;
+	}
+	length_add(t, "IPv4 ", end, rule->key.len4, 32);
+	length_add(t, " and per IPv6 ", end, rule->key.len6, 128);
+}
+
+void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len)
+{
+	struct text t = { buf, len, 0 };
+	const char *protocol = rule->match.has_protocol ? lg_protocol_name(rule->match.protocol) : NULL;
+
+	if (protocol)
+		add(&t, "%s packets", protocol);
+	else if (rule->match.has_protocol)
+		add(&t, "packets of IP protocol %u", rule->match.protocol);
+	else
+		add(&t, rule->match.n_ports ? "TCP, UDP and SCTP packets" : "all IP packets");
+	ports_add(&t, rule);
+	if (rule->match.source.set || rule->match.destination.set) {
+		prefix_add(&t, "from", &rule->match.source);
+		prefix_add(&t, "to", &rule->match.destination);
+	}
+	key_add(&t, rule);
+}
+
+/* ---- bound ---- */
+
+void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_bound *ret_bound)
+{
+	struct lg_bound bound = { .base_tok = rule->burst_tok, .plus_rate = rule->algorithm == LG_TOKEN_BUCKET };
+
+	if (rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_SHARE) {
+		bound.fallback_tok = rule->limit_tok / (env->n_regions ? env->n_regions : 1);
+		bound.fallback_per_ns = rule->per_ns;
+	}
+	bound.unbounded = rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_OPEN;
+	*ret_bound = bound;
+}
+
+static void amount_format(uint64_t tok, enum lg_unit unit, bool with_unit, char *buf, size_t len)
+{
+	if (unit == LG_UNIT_BYTES)
+		lg_bytes_format(tok, buf, len);
+	else
+		snprintf(buf, len, "%" PRIu64 "%s%s", tok, with_unit ? " " : "", with_unit ? lg_unit_name(unit) : "");
+}
+
+static void fallback_add(struct text *t, const struct lg_rule_def *rule, const struct lg_explain_env *env,
+			 const struct lg_bound *bound)
+{
+	char share[LG_NUM_TEXT_LEN], per[LG_NUM_TEXT_LEN];
+
+	switch (rule->fallback) {
+	case LG_FALLBACK_DENY: add(t, "; a host that is cut off spends its lease, then denies"); return;
+	case LG_FALLBACK_CLOSED: add(t, "; a host that is cut off denies at once"); return;
+	case LG_FALLBACK_OPEN: add(t, "; a host that is cut off lets everything pass: nothing bounds it then"); return;
+	case LG_FALLBACK_SHARE: break;
+	}
+	amount_format(bound->fallback_tok, rule->unit, false, share, sizeof(share));
+	lg_duration_format(rule->per_ns, per, sizeof(per));
+	if (!env->n_regions)
+		add(t, "; while one of n regions is cut off + %s/n per %s for it (n is not known here)", share, per);
+	else if (!bound->fallback_tok)
+		add(t, "; a region that is cut off admits nothing, its share of the limit being below 1");
+	else
+		add(t, "; while a region is cut off + %s per %s for it", share, per);
+}
+
+void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
+{
+	bool global = rule->scope == LG_SCOPE_GLOBAL;
+	char base[LG_LIMIT_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], per[LG_NUM_TEXT_LEN];
+	struct text t = { buf, len, 0 };
+	struct lg_bound bound;
+
+	lg_rule_bound(rule, env, &bound);
+	amount_format(bound.base_tok, rule->unit, true, base, sizeof(base));
+	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
+	lg_duration_format(rule->per_ns, per, sizeof(per));
+	if (!rule->limit_tok)
+		add(&t, "nothing at all");
+	else if (bound.plus_rate)
+		add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
+	else
+		add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
+	if (global && (rule->limit_tok || bound.unbounded))
+		fallback_add(&t, rule, env, &bound);
+	if (rule->on_full == LG_ON_FULL_PASS)
+		add(&t, "; keys that find the table of keys full pass without limit");
+	if (rule->shadow)
+		add(&t, "; in shadow mode, so what is above is counted and passes");
+}
+
+/* ---- warnings ---- */
+
+static bool can_be_tcp(const struct lg_rule_def *rule)
+{
+	return !rule->match.has_protocol || rule->match.protocol == IPPROTO_TCP;
+}
+
+static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+{
+	(void)env;
+	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok >= FRAME_BYTES)
+		return false;
+	add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok, FRAME_BYTES);
+	return true;
+}
+
+static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+{
+	bool bytes = rule->unit == LG_UNIT_BYTES;
+
+	(void)env;
+	if (!rule->limit_tok || !can_be_tcp(rule) || rule->burst_tok >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
+		return false;
+	if (bytes && rule->burst_tok < FRAME_BYTES)
+		return false;
+	add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): bulk TCP may get less than the limit", rule->burst_tok,
+	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets");
+	return true;
+}
+
+static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+{
+	unsigned int wanted = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
+
+	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok || rule->limit_tok >= (uint64_t)wanted * env->hosts)
+		return false;
+	add(t, "a limit of %" PRIu64 " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
+	    rule->limit_tok, env->hosts, wanted);
+	return true;
+}
+
+static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+{
+	if (rule->scope != LG_SCOPE_GLOBAL || rule->fallback != LG_FALLBACK_SHARE || !rule->limit_tok ||
+	    rule->limit_tok >= env->hosts)
+		return false;
+	add(t, "the fallback share of a host is below 1 (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
+	    rule->limit_tok, env->hosts);
+	return true;
+}
+
+static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+{
+	(void)env;
+	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.n_ports || rule->match.source.set ||
+	    rule->match.destination.set)
+		return false;
+	add(t, "a limit of 0 without a match denies every IP packet");
+	return true;
+}
+
+int lg_rules_warning(const struct lg_rules *rules, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
+{
+	static bool (*const warns[])(const struct lg_rule_def *, const struct lg_explain_env *, struct text *) = {
+		deny_all_warn, frame_warn, superframe_warn, small_limit_warn, share_warn,
+	};
+
+	for (size_t n = 0; n < rules->n; n++) {
+		for (size_t w = 0; w < N_ELEMS(warns); w++) {
+			struct text t = { buf, len, 0 };
+
+			add(&t, "rule \"%s\" (line %u): ", rules->v[n].name, rules->v[n].line);
+			if (warns[w](&rules->v[n], env, &t) && i-- == 0)
+				return 0;
+		}
+	}
+	return 1;
+}

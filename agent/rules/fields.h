@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * The keys of fields.def as tables, and the part of reading a file that follows from them alone. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/complaint.h"
+#include "rules/tree.h"
+
+enum lg_field_type {
+	LG_FIELD_MAP,
+	LG_FIELD_LIST,		/* min and max items */
+	LG_FIELD_NAMES,		/* a mapping from names to addresses */
+	LG_FIELD_NAME,		/* min to max of A-Z a-z 0-9 . _ - */
+	LG_FIELD_INSTANCE,	/* min to max of a-z 0-9 _ - */
+	LG_FIELD_IFNAME,
+	LG_FIELD_WORD,		/* num: its index in words */
+	LG_FIELD_BOOL,		/* num: 0 or 1 */
+	LG_FIELD_UINT,		/* num */
+	LG_FIELD_PERCENT,	/* num: parts in a thousand, as are min and max */
+	LG_FIELD_PROTOCOL,	/* num: IP protocol number */
+	LG_FIELD_LENGTH,	/* num, when it is not a mapping with a length for each family */
+	LG_FIELD_ADDRESS,	/* host:port, or one of words */
+	LG_FIELD_PATH,		/* min to max bytes */
+	/* what these mean depends on other keys, so collecting checks only that they are no list or mapping (a port may be a list) */
+	LG_FIELD_PORTS,
+	LG_FIELD_PREFIX,
+	LG_FIELD_LIMIT,
+	LG_FIELD_AMOUNT,
+	LG_FIELD_LATER,		/* known, refused */
+};
+
+enum lg_field_roles { LG_FIELD_NODE = 1, LG_FIELD_REGION = 2, LG_FIELD_BOTH = 3 };
+
+struct lg_field {
+	const char *path;
+	enum lg_field_type type;
+	uint64_t min;
+	uint64_t max;
+	const char *def;	/* NULL: required; "", "(words)" or the value */
+	const char *words;
+	const char *help;
+	enum lg_field_roles roles;
+};
+
+enum lg_rules_field {
+#define LG_RULES_FIELD(id, ...) LG_RF_##id,
+#include "rules/fields.def"
+	_LG_RF_N
+};
+
+enum lg_config_field {
+#define LG_CONFIG_FIELD(id, ...) LG_CF_##id,
+#include "rules/fields.def"
+	_LG_CF_N
+};
+
+extern const struct lg_field lg_rules_fields[_LG_RF_N];
+extern const struct lg_field lg_config_fields[_LG_CF_N];
+
+/* Where a key stands in one mapping. */
+struct lg_field_at {
+	const struct lg_node *node;	/* NULL: not written */
+	uint64_t num;			/* of the types that have one: what is written, else the default */
+};
+
+/**
+ * lg_fields_collect() - read a mapping and those below it, but not the items of lists
+ * @fields, @n: one of the tables above
+ * @prefix:     of the paths of this mapping's keys: "" or "rules[]"
+ * @role:       whose keys may be written
+ * @ret_at:     n entries, all set
+ *
+ * Unknown keys, keys of the other role, missing ones and values of the wrong type or out of range are complaints.
+ */
+int lg_fields_collect(const struct lg_field *fields, size_t n, const char *prefix, enum lg_field_roles role,
+		      const struct lg_node *map, struct lg_field_at *ret_at, struct lg_complaint *c);
+
+/* "lease.low_water: text" at the node. */
+__attribute__((format(printf, 4, 5))) int lg_field_complain(const struct lg_field *field, const struct lg_node *node,
+							    struct lg_complaint *c, const char *fmt, ...);
+
+/* The path as a reader of the file knows it: without what stands for list items. */
+const char *lg_field_label(const struct lg_field *field);
+
+/* host:port or [v6]:port, with a port of 1 to 65535 and room in LG_ADDRESS_LEN. 0, or -EINVAL with c->text. */
+int lg_address_check(const char *text, struct lg_complaint *c);
+
+/* Is it a name as rules, regions and hosts may have? */
+bool lg_name_is_valid(const char *text);
+
+/* Number of the protocol of a word or number: 0 .. 255, or -EINVAL. */
+int lg_protocol_parse(const char *text);
+/* "UDP"; NULL for those without a word. */
+const char *lg_protocol_name(uint8_t protocol);
