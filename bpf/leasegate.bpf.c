@@ -1,59 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The programs of the object: two hooks for packets (XDP, TC both ways) and two for the agent. */
-#include <stdbool.h>
+/* The programs of the object: packets at XDP and at TC both ways, and the agent's requests. */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-#include "maps.h"
+#include "ops.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
-const volatile bool lg_test_clock = false;
-
-static __always_inline void count(__u32 hook, __u32 len)
-{
-	__u32 key = hook * LG_REASON_SLOTS + LG_PASS_NO_RULE;
-	struct lg_count *c = bpf_map_lookup_elem(&verdicts, &key);
-
-	if (c) {
-		c->packets++;
-		c->bytes += len;
-	}
-}
-
+/*
+ * The hooks want Ethernet devices: a frame begins with its MAC header. On a drop nothing else is touched, so the verdict of programs
+ * that come after ours at TC still counts: "unspecified" lets them decide.
+ */
 SEC("xdp.frags")
 int lg_xdp(struct xdp_md *ctx)
 {
-	count(LG_HOOK_XDP, ctx->data_end - ctx->data);
-	return XDP_PASS;
+	struct lg_frame f = lg_frame_of_xdp(ctx);
+
+	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
+}
+
+static __always_inline int lg_tc(struct __sk_buff *skb, __u32 hook)
+{
+	struct lg_frame f = lg_frame_of_skb(skb, hook);
+
+	return lg_decide(&f) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 SEC("tc")
 int lg_tc_ingress(struct __sk_buff *skb)
 {
-	count(LG_HOOK_TC_INGRESS, skb->len);
-	return TC_ACT_UNSPEC;
+	return lg_tc(skb, LG_HOOK_TC_INGRESS);
 }
 
 SEC("tc")
 int lg_tc_egress(struct __sk_buff *skb)
 {
-	count(LG_HOOK_TC_EGRESS, skb->len);
-	return TC_ACT_UNSPEC;
+	return lg_tc(skb, LG_HOOK_TC_EGRESS);
 }
 
+/* The result of a call is args->done; errors of single requests stand in them. */
 SEC("syscall")
 int lg_grant(struct lg_ops_args *args)
 {
-	args->done = 0;
-	return lg_test_clock ? 0 : 0;
+	return lg_ops_run(args, LG_OPS_GRANT);
 }
 
 SEC("syscall")
 int lg_collect(struct lg_ops_args *args)
 {
-	args->done = 0;
-	return 0;
+	return lg_ops_run(args, LG_OPS_COLLECT);
 }

@@ -61,7 +61,7 @@ struct lg_key {
 	__u32 form;		/* enum lg_key_form */
 	__u8 a[16];		/* IPv6, or IPv4 as ::ffff:a.b.c.d, with the bits below the prefix cleared */
 	__u8 b[16];		/* second part of a product, else 0 */
-};
+} __attribute__((aligned(8)));
 _Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
 
 enum lg_bucket_kind {

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * struct lg_pkt to the rules it matches, and to its key under a rule. Pure.
+ *
+ * The scan walks one map value with arithmetic instead of branches: comparing a rule takes some 30 instructions without a jump,
+ * and the verifier sees one path through 64 rules. (With a branch per rule the bitmap of hits becomes a set of known constants, and the
+ * number of states doubles with each rule.)
+ */
+#pragma once
+
+#include "parse.h"
+
+/* 1 if x is 0, else 0, without a jump. Opaque at each step: clang knows the idiom and would turn it back into a branch. */
+static __always_inline __u64 lg_is_zero(__u64 x)
+{
+	x |= -x;
+	lg_opaque(x);
+	x >>= 63;
+	lg_opaque(x);
+	return x ^ 1;
+}
+
+/* Index of the lowest set bit of x, which is not 0: a de Bruijn sequence, as BPF has no such instruction. */
+static __always_inline __u32 lg_lowest_bit(__u64 x)
+{
+	static const __u8 index[64] = {
+		0,
+		1,
+		48,
+		2,
+		57,
+		49,
+		28,
+		3,
+		61,
+		58,
+		50,
+		42,
+		38,
+		29,
+		17,
+		4,
+		62,
+		55,
+		59,
+		36,
+		53,
+		51,
+		43,
+		22,
+		45,
+		39,
+		33,
+		30,
+		24,
+		18,
+		12,
+		5,
+		63,
+		47,
+		56,
+		27,
+		60,
+		41,
+		37,
+		16,
+		54,
+		35,
+		52,
+		21,
+		44,
+		32,
+		23,
+		11,
+		46,
+		26,
+		40,
+		15,
+		34,
+		20,
+		31,
+		10,
+		25,
+		14,
+		19,
+		9,
+		13,
+		8,
+		7,
+		6,
+	};
+
+	__u32 bit = index[((x & -x) * 0x03f79d71b4cb0a89ull) >> 58];
+
+	/* clang knows what the table holds and would drop a bound check that the verifier needs. */
+	lg_opaque(bit);
+	return bit & 63;
+}
+
+/* 0 if the packet's destination port lies in one of the rule's ranges, else not 0. */
+static __always_inline __u64 lg_ports_miss(const struct lg_rule *rule, const struct lg_pkt *pkt)
+{
+	__u64 miss = 1, beyond;
+	__u32 i;
+
+	for (i = 0; i < LG_PORT_RANGES_MAX; i++) {
+		if (i >= rule->n_ports)
+			break;
+		/* Negative, top bit set, iff port < lo or port > hi. */
+		beyond = ((__u64)pkt->port - rule->ports[i].lo) | ((__u64)rule->ports[i].hi - pkt->port);
+		lg_opaque(beyond);
+		miss &= beyond >> 63;
+	}
+	return miss | (pkt->has_port ^ 1);
+}
+
+/* 0 if the rule matches the packet, else not 0. */
+static __always_inline __u64 lg_rule_miss(const struct lg_rule *rule, const struct lg_pkt *pkt)
+{
+	const __u64 *source = (const __u64 *)rule->source, *source_mask = (const __u64 *)rule->source_mask;
+	const __u64 *destination = (const __u64 *)rule->destination;
+	const __u64 *destination_mask = (const __u64 *)rule->destination_mask;
+	__u64 compare_protocol, miss;
+
+	miss = (pkt->source.w[0] ^ source[0]) & source_mask[0];
+	miss |= (pkt->source.w[1] ^ source[1]) & source_mask[1];
+	miss |= (pkt->destination.w[0] ^ destination[0]) & destination_mask[0];
+	miss |= (pkt->destination.w[1] ^ destination[1]) & destination_mask[1];
+	miss |= pkt->family & ~rule->flags;
+	compare_protocol = -(__u64)(rule->flags / LG_RULE_PROTOCOL & 1);
+	miss |= (pkt->protocol ^ rule->protocol) & compare_protocol;
+	if (rule->n_ports)
+		miss |= lg_ports_miss(rule, pkt);
+	return miss;
+}
+
+/* Bit i is set iff rule i of the set matches. */
+static __always_inline __u64 lg_classify(const struct lg_ruleset *set, const struct lg_pkt *pkt)
+{
+	__u64 hits = 0;
+	__u32 i;
+
+	for (i = 0; i < LG_RULES_MAX; i++) {
+		if (i >= set->n_rules)
+			break;
+		hits |= (__u64)lg_forget(lg_is_zero(lg_rule_miss(&set->rules[i], pkt))) << i;
+	}
+	return hits;
+}
+
+/* The key of the packet under a rule: its address, masked, and nothing of the other family's mask. */
+static __always_inline void lg_key_make(const struct lg_rule *rule, const struct lg_pkt *pkt, struct lg_key *ret_key)
+{
+	const __u64 *mask = (const __u64 *)(pkt->family == LG_RULE_IPV4 ? rule->key_mask4 : rule->key_mask6);
+	__u64 *a = (__u64 *)ret_key->a, *b = (__u64 *)ret_key->b;
+	const struct lg_addr *addr;
+
+	ret_key->rule_id = rule->rule_id;
+	ret_key->form = rule->key_form;
+	a[0] = a[1] = 0;
+	b[0] = b[1] = 0;
+	if (rule->key_form == LG_FORM_RULE)
+		return;
+	addr = rule->key_form == LG_FORM_DESTINATION ? &pkt->destination : &pkt->source;
+	a[0] = addr->w[0] & mask[0];
+	a[1] = addr->w[1] & mask[1];
+}
+
+static __always_inline __u64 lg_mix(__u64 x)
+{
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93ull;
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93ull;
+	return x ^ x >> 32;
+}
+
+/**
+ * lg_overflow_slot() - which overflow bucket of its rule a key that found no room is charged to
+ * @key:  the key that found `buckets` full
+ * @seed: secret of this instance, so that nobody can choose whom to share a bucket with
+ *
+ * By the prefix of the key's address, /24 or /64: a flood of made-up sources shares few buckets, and one bucket is all that a
+ * rule with a single key, or one destination, ever gets.
+ */
+static __always_inline __u32 lg_overflow_slot(const struct lg_key *key, const struct lg_pkt *pkt, __u64 seed)
+{
+	const __u64 *a = (const __u64 *)key->a;
+	struct lg_addr prefix24 = { { ~0ull, bpf_cpu_to_be64(~0xffull) } };
+	__u64 h = lg_mix(seed ^ a[0]);
+
+	if (pkt->family == LG_RULE_IPV4)
+		h = lg_mix(h ^ (a[1] & prefix24.w[1]));
+	return h & (LG_OVERFLOW_BUCKETS - 1);
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * The pipeline of all three entries: parse, bypass, exempt, classify, test and take, count. One exit, one verdict, one count.
+ *
+ * A packet that matches one rule, the common case, takes straight away: test-then-take is one loop. With several rules all are
+ * tested first and only then taken, in the order of the set; if one is lost to another CPU between test and take, what was taken is
+ * given back. The steps of that path are global functions, which the verifier checks once each, whatever calls them; it
+ * would otherwise walk every mixture of outcomes over eight rules.
+ */
+#pragma once
+
+#include <linux/errno.h>
+#include <stdbool.h>
+
+#include "bucket.h"
+#include "classify.h"
+#include "count.h"
+
+/* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
+const volatile bool lg_test_clock = false;
+
+#define LG_ANNOUNCE_TICK_NS (1000000000ull / LG_ANNOUNCE_PER_S)
+#define LG_ANNOUNCE_BURST_NS (1000 * LG_ANNOUNCE_TICK_NS) /* a thousand keys at once */
+
+/* What became of a packet at one of the rules it matches. */
+enum lg_match_state {
+	LG_MATCH_IDLE,  /* nothing to take: it refuses, would refuse, or was not asked */
+	LG_MATCH_READY, /* has what it takes */
+	LG_MATCH_DONE,  /* taken, or let through without a bucket: `reason` says how */
+};
+
+struct lg_match {
+	__u32 generation; /* of the lease the tokens came from */
+	__u8 rule_index;
+	__u8 state;  /* enum lg_match_state */
+	__u8 reason; /* enum lg_reason */
+	__u8 _pad;
+};
+
+/* A packet on its way through the rules. */
+struct lg_visit {
+	struct lg_pkt pkt;
+	__u64 coarse_ns; /* 0: not read yet */
+	__u64 fine_ns;
+	struct lg_ask ask; /* of the rule at hand */
+	struct lg_key key; /* under the rule at hand */
+};
+
+/* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
+static const struct lg_bucket lg_blank_bucket;
+
+static __always_inline __u64 lg_clock(bool is_coarse)
+{
+	__u32 zero = 0;
+	__u64 *test_ns;
+
+	if (lg_test_clock) {
+		test_ns = bpf_map_lookup_elem(&test_clock, &zero);
+		return test_ns ? *test_ns : 0;
+	}
+	return is_coarse ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+}
+
+/* Time for a rule, each clock read at most once per packet. Leases and wide bursts bear the coarse one, at half the price. */
+static __always_inline __u64 lg_visit_now(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	bool is_coarse = rule->flags & LG_RULE_GLOBAL || rule->rate.coarse;
+	__u64 *now_ns = is_coarse ? &visit->coarse_ns : &visit->fine_ns;
+
+	if (!*now_ns)
+		*now_ns = lg_clock(is_coarse);
+	return *now_ns;
+}
+
+/* Whether one more key event fits the host's rate: GCRA on one shared word. */
+static __always_inline bool lg_announce_admit(struct lg_shared *words, __u64 now_ns)
+{
+	__u64 seen = lg_read(words->announce_full_at_ns), from, was;
+	int i;
+
+	for (i = 0; i < LG_TAKE_TRIES; i++) {
+		from = (__s64)(seen - now_ns) > 0 ? seen : now_ns;
+		if (from - now_ns > LG_ANNOUNCE_BURST_NS)
+			return false;
+		was = __sync_val_compare_and_swap(&words->announce_full_at_ns, seen, from + LG_ANNOUNCE_TICK_NS);
+		if (was == seen)
+			return true;
+		seen = was;
+	}
+	return false;
+}
+
+/*
+ * Tells the agent about the key at hand, at most once per LG_ANNOUNCE_GAP_NS for the key (whoever swaps asked_ns tells), and
+ * within LG_ANNOUNCE_PER_S for the host. What is held back is counted; the key's next packet after the gap tries again.
+ */
+__noinline int lg_announce(struct lg_visit *visit, struct lg_bucket *bucket, __u32 type)
+{
+	struct lg_shared *words;
+	struct lg_event *event;
+	__u64 asked_ns, now_ns;
+	__u32 zero = 0;
+
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (!visit || !bucket || !words)
+		return 0;
+	now_ns = visit->ask.now_ns;
+	asked_ns = lg_read(bucket->asked_ns);
+	if (asked_ns && (__s64)(now_ns - asked_ns) < (__s64)LG_ANNOUNCE_GAP_NS)
+		return 0;
+	if (__sync_val_compare_and_swap(&bucket->asked_ns, asked_ns, now_ns) != asked_ns)
+		return 0;
+	if (!lg_announce_admit(words, now_ns)) {
+		__sync_fetch_and_add(&words->events_limited, 1);
+		return 0;
+	}
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&words->events_lost, 1);
+		return 0;
+	}
+	event->type = type;
+	event->_pad = 0;
+	event->key = visit->key;
+	event->cost_tok = visit->ask.cost_tok;
+	event->now_ns = now_ns;
+	bpf_ringbuf_submit(event, 0);
+	return 1;
+}
+
+/* Makes a bucket for the key at hand. Returns 1 if there is one now, made here or by another CPU, 0 if there is no room. */
+__noinline int lg_newcomer(struct lg_visit *visit)
+{
+	struct lg_shared *words;
+	__u32 zero = 0;
+	long r;
+
+	if (!visit)
+		return 0;
+	r = bpf_map_update_elem(&buckets, &visit->key, &lg_blank_bucket, BPF_NOEXIST);
+	if (!r || r == -EEXIST)
+		return 1;
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (words)
+		__sync_fetch_and_add(&words->map_full, 1);
+	return 0;
+}
+
+/*
+ * For a key without a bucket of its own, as its rule says: the overflow bucket, or NULL with the verdict in *ret_reason. The
+ * key at hand becomes the name under which the agent knows that bucket.
+ */
+static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, const struct lg_rule *rule,
+						    enum lg_reason *ret_reason)
+{
+	const struct lg_control *ctl;
+	__u32 zero = 0, slot, index;
+
+	*ret_reason = rule->on_full == LG_ON_FULL_PASS ? LG_PASS_TABLE_FULL : LG_DROP_TABLE_FULL;
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (rule->on_full != LG_ON_FULL_OVERFLOW || !ctl)
+		return NULL;
+	slot = lg_overflow_slot(&visit->key, &visit->pkt, ctl->hash_seed);
+	index = (rule->rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
+	visit->key.form = LG_FORM_OVERFLOW;
+	__builtin_memset(visit->key.a, 0, sizeof(visit->key.a));
+	*(__u32 *)visit->key.a = slot;
+	return bpf_map_lookup_elem(&overflow, &index);
+}
+
+/* Sets what the packet asks of the rule, and its key. Returns LG_PASS_ADMITTED, or why it can never pass. */
+static __always_inline enum lg_reason lg_prepare(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	visit->ask.cost_tok = rule->flags & LG_RULE_BYTES ? visit->pkt.bytes : visit->pkt.packets;
+	visit->ask.now_ns = lg_visit_now(visit, rule);
+	lg_key_make(rule, &visit->pkt, &visit->key);
+	return lg_rule_refusal(rule, visit->pkt.packets, &visit->ask);
+}
+
+/* Books what a bucket answered: its use and, for leased keys, what the agent should hear. */
+static __always_inline void lg_settle(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket,
+				      enum lg_reason reason)
+{
+	lg_bucket_touch(bucket, rule, visit->ask.now_ns);
+	if (!lg_is_pass(reason))
+		__sync_fetch_and_add(&bucket->denied_tok, visit->ask.cost_tok);
+	if (!(rule->flags & LG_RULE_GLOBAL))
+		return;
+	if (!lg_read(bucket->asked_ns))
+		lg_announce(visit, bucket, LG_EVENT_NEW_KEY);
+	else if (!lg_is_pass(reason))
+		lg_announce(visit, bucket, LG_EVENT_DENIED);
+	else if (reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok))
+		lg_announce(visit, bucket, LG_EVENT_LOW_WATER);
+}
+
+/* Counts a rule's own part. Returns what it means for the packet: a shadow rule refuses nothing. */
+static __always_inline enum lg_reason lg_conclude(const struct lg_rule *rule, enum lg_reason reason, const struct lg_pkt *pkt)
+{
+	if (!lg_is_pass(reason) && rule->flags & LG_RULE_SHADOW)
+		reason = LG_PASS_SHADOW;
+	lg_count_rule(rule->rule_id, reason, pkt);
+	return reason;
+}
+
+/* The bucket of the key at hand: found, made, or an overflow bucket. NULL with the verdict in *ret_reason where there is none. */
+static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit, const struct lg_rule *rule,
+						 enum lg_reason *ret_reason)
+{
+	struct lg_bucket *bucket;
+
+	bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+	if (!bucket && lg_newcomer(visit))
+		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, ret_reason);
+	if (bucket)
+		lg_bucket_init(bucket, rule, visit->ask.now_ns);
+	return bucket;
+}
+
+enum lg_step {
+	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is booked */
+	LG_STEP_TAKE, /* take it; both answers are booked */
+	LG_STEP_UNDO, /* give it back */
+};
+
+/**
+ * lg_step() - one rule's part of the way, in full generality
+ * @match: reason is set by the first two steps and read by the last, so is generation
+ * @step:  enum lg_step
+ *
+ * Return: as match->reason: LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal.
+ */
+__noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, __u32 step)
+{
+	struct lg_bucket *bucket = NULL;
+	enum lg_reason reason;
+
+	if (!visit || !match || !rule)
+		return LG_DROP_TABLE_FULL;
+	reason = lg_prepare(visit, rule);
+	if (reason == LG_PASS_ADMITTED)
+		bucket = lg_find(visit, rule, &reason);
+	if (bucket && step == LG_STEP_UNDO) {
+		lg_bucket_undo(bucket, rule, &visit->ask, match->reason, match->generation);
+	} else if (bucket) {
+		match->generation = lg_read(bucket->lease_generation);
+		reason = lg_bucket_take(bucket, rule, &visit->ask, step == LG_STEP_TAKE);
+		if (step == LG_STEP_TAKE || !lg_is_pass(reason))
+			lg_settle(visit, rule, bucket, reason);
+	}
+	match->reason = reason;
+	return reason;
+}
+
+/* ---- one rule ---- */
+
+static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	struct lg_bucket *bucket;
+	enum lg_reason reason;
+	struct lg_match match;
+
+	reason = lg_prepare(visit, rule);
+	if (reason == LG_PASS_ADMITTED) {
+		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+		if (bucket && lg_read(bucket->kind)) {
+			reason = lg_bucket_take(bucket, rule, &visit->ask, true);
+			lg_settle(visit, rule, bucket, reason);
+		} else {
+			match.generation = 0;
+			reason = lg_step(visit, &match, rule, LG_STEP_TAKE);
+		}
+	}
+	return lg_conclude(rule, reason, &visit->pkt);
+}
+
+/* ---- several rules ---- */
+
+/* Of two reasons to let a packet pass the one that tells more. */
+static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
+{
+	if (a == LG_PASS_SHADOW || b == LG_PASS_SHADOW)
+		return LG_PASS_SHADOW;
+	if (a == LG_PASS_FALLBACK || b == LG_PASS_FALLBACK)
+		return LG_PASS_FALLBACK;
+	return a == LG_PASS_TABLE_FULL ? a : b;
+}
+
+/* The rules a packet matches. */
+struct lg_matches {
+	struct lg_match match[LG_MATCHES_MAX];
+	__u32 n;
+};
+
+static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
+{
+	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
+}
+
+/* Tests all matches. Returns the first refusal, or the loudest reason to pass. */
+static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits,
+						  struct lg_matches *m)
+{
+	enum lg_reason verdict = LG_PASS_ADMITTED, reason;
+	const struct lg_rule *rule;
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (!hits)
+			break;
+		m->match[k].rule_index = lg_lowest_bit(hits);
+		m->match[k].state = LG_MATCH_IDLE;
+		hits &= hits - 1;
+		rule = lg_match_rule(set, &m->match[k]);
+		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
+			continue;
+		reason = lg_step(visit, &m->match[k], rule, LG_STEP_TEST);
+		if (lg_is_pass(reason))
+			m->match[k].state = reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY;
+		else
+			reason = lg_conclude(rule, reason, &visit->pkt);
+		if (lg_is_pass(verdict))
+			verdict = lg_is_pass(reason) ? lg_louder(verdict, reason) : reason;
+	}
+	m->n = k;
+	return verdict;
+}
+
+/* Takes for all matches that have what it takes, or for none. */
+static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m,
+						  enum lg_reason verdict)
+{
+	const struct lg_rule *rule;
+	enum lg_reason reason;
+	__u32 k, i;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (k >= m->n)
+			break;
+		if (m->match[k].state != LG_MATCH_READY)
+			continue;
+		rule = lg_match_rule(set, &m->match[k]);
+		reason = lg_step(visit, &m->match[k], rule, LG_STEP_TAKE);
+		m->match[k].state = lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE;
+		if (!lg_is_pass(reason))
+			reason = lg_conclude(rule, reason, &visit->pkt);
+		if (lg_is_pass(reason)) {
+			verdict = lg_louder(verdict, reason);
+			continue;
+		}
+		for (i = 0; i < k; i++) {
+			if (m->match[i].state == LG_MATCH_DONE)
+				lg_step(visit, &m->match[i], lg_match_rule(set, &m->match[i]), LG_STEP_UNDO);
+		}
+		return reason;
+	}
+	return verdict;
+}
+
+static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits)
+{
+	struct lg_matches m = {};
+	enum lg_reason verdict;
+	__u32 k;
+
+	verdict = lg_test_all(visit, set, hits, &m);
+	if (lg_is_pass(verdict))
+		verdict = lg_take_all(visit, set, &m, verdict);
+	if (!lg_is_pass(verdict))
+		return verdict;
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (k >= m.n)
+			break;
+		if (m.match[k].state == LG_MATCH_DONE)
+			lg_count_rule(lg_match_rule(set, &m.match[k])->rule_id, m.match[k].reason, &visit->pkt);
+	}
+	return verdict;
+}
+
+/* ---- the pipeline ---- */
+
+static __always_inline enum lg_reason lg_judge(struct lg_visit *visit, const struct lg_control *ctl)
+{
+	const struct lg_ruleset *set;
+	__u32 active = ctl->active_set;
+	__u64 hits;
+
+	set = bpf_map_lookup_elem(&rules, &active);
+	if (!set)
+		return LG_PASS_NO_RULE;
+	hits = lg_classify(set, &visit->pkt);
+	if (!hits)
+		return LG_PASS_NO_RULE;
+	visit->ask.is_reachable = ctl->reachable;
+	if (!(hits & (hits - 1)))
+		return lg_judge_one(visit, &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)]);
+	return lg_judge_many(visit, set, hits);
+}
+
+static __always_inline bool lg_is_bypassed(void)
+{
+	__u32 zero = 0;
+	const struct lg_bypass *word = bpf_map_lookup_elem(&bypass, &zero);
+	__u64 until_ns = word ? lg_read(word->until_ns) : 0;
+
+	return until_ns && (until_ns == ~0ull || lg_clock(true) < until_ns);
+}
+
+static __always_inline enum lg_class lg_read_frame(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	enum lg_class class = lg_parse(f, pkt);
+
+	lg_measure(f, pkt);
+	return class;
+}
+
+/* Frames that direct reads cannot parse. Functions of their own, as the verifier would walk all that follows once per way here. */
+__noinline int lg_reread_xdp(struct xdp_md *ctx, struct lg_pkt *pkt)
+{
+	struct lg_frame f = lg_frame_of_xdp(ctx);
+
+	f.is_fast = false;
+	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+}
+
+__noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
+{
+	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS);
+
+	f.is_fast = false;
+	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+}
+
+/* Everything from bytes to verdict, without the count. */
+static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, struct lg_visit *visit)
+{
+	const struct lg_control *ctl;
+	enum lg_class class;
+	__u32 zero = 0;
+
+	class = lg_read_frame(f, &visit->pkt);
+	if (class == LG_CLASS_RETRY)
+		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, &visit->pkt) : lg_reread_tc(f->ctx, &visit->pkt);
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (lg_is_bypassed() || !ctl)
+		return LG_PASS_BYPASS;
+	switch (class) {
+	case LG_CLASS_IP: return lg_judge(visit, ctl);
+	case LG_CLASS_EXEMPT: return LG_PASS_EXEMPT;
+	case LG_CLASS_NOT_IP: return LG_PASS_NOT_IP;
+	case LG_CLASS_UNPARSABLE:
+	case LG_CLASS_RETRY: break;
+	}
+	return ctl->unparsable_drop ? LG_DROP_UNPARSABLE : LG_PASS_UNPARSABLE;
+}
+
+/* True if the frame may pass. */
+static __always_inline bool lg_decide(const struct lg_frame *f)
+{
+	struct lg_visit visit = {};
+	enum lg_reason reason;
+
+	reason = lg_reason_for(f, &visit);
+	lg_count_verdict(f->hook, reason, &visit.pkt);
+	return lg_is_pass(reason);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * A frame as a hook hands it over, and the one way to read its bytes. In the kernel only a first part can be read directly (TC:
+ * often just 90 bytes); the rest, XDP fragments and skb pages, is copied by a helper. So a frame is parsed fast, by direct reads,
+ * and what that cannot do is parsed again by helpers: the same parser, in a function of its own. On the host everything lies in one piece.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#include <leasegate/abi.h>
+
+#ifdef __bpf__
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#else
+#include <stddef.h>
+#include <string.h>
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#endif
+
+/* Hides a value's origin from the compiler, where the verifier needs code in the order it was written. */
+#define lg_opaque(x) __asm__ volatile("" \
+				      : "+r"(x))
+
+/*
+ * x, with all that the verifier knows about it forgotten: it passes through half a stack slot, which no kernel tracks. Where
+ * paths meet, what differs between them but no longer matters would else make it walk the rest once for each.
+ */
+static __always_inline __u32 lg_forget(__u32 x)
+{
+	struct {
+		__u32 first_half;
+		volatile __u32 x;
+	} slot __attribute__((aligned(8)));
+
+	slot.x = x;
+	return slot.x;
+}
+
+struct lg_frame {
+	const __u8 *data; /* Ethernet header */
+	const __u8 *end;  /* end of what can be read directly */
+	__u32 len_bytes;  /* the whole frame, without FCS and without a tag the kernel holds apart */
+	__u32 n_tags;     /* VLAN tags the kernel holds apart (TC): 0 or 1; they precede those in the frame */
+	__u32 gso_segs;   /* superframe (TC): packets in it, 0 unknown */
+	__u32 gso_size;   /* superframe: payload of each packet; 0: no superframe */
+	void *ctx;        /* kernel only */
+	__u32 hook;       /* enum lg_hook; in the kernel a compile-time constant */
+	_Bool is_fast;    /* a compile-time constant: direct reads only, and no walk through extension headers */
+};
+
+#ifdef __bpf__
+static __always_inline struct lg_frame lg_frame_of_xdp(struct xdp_md *ctx)
+{
+	return (struct lg_frame){
+		.data = (const __u8 *)(long)ctx->data,
+		.end = (const __u8 *)(long)ctx->data_end,
+		.len_bytes = bpf_xdp_get_buff_len(ctx),
+		.ctx = ctx,
+		.hook = LG_HOOK_XDP,
+		.is_fast = 1,
+	};
+}
+
+static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __u32 hook)
+{
+	return (struct lg_frame){
+		.data = (const __u8 *)(long)skb->data,
+		.end = (const __u8 *)(long)skb->data_end,
+		.len_bytes = skb->len,
+		.n_tags = !!skb->vlan_present,
+		.gso_segs = skb->gso_segs,
+		.gso_size = skb->gso_size,
+		.ctx = skb,
+		.hook = hook,
+		.is_fast = 1,
+	};
+}
+#endif
+
+/**
+ * lg_frame_at() - @n bytes at @off, or NULL when the frame (a fast one: what can be read directly) ends before
+ * @off: below 64 Ki, known to the verifier
+ * @n:   compile-time constant
+ * @buf: room for @n bytes, aligned for what the caller reads; holds the bytes where they are not read in place
+ */
+#ifdef __bpf__
+static __always_inline const void *lg_frame_at(const struct lg_frame *f, __u32 off, __u32 n, void *buf)
+{
+	const __u8 *p;
+	long r;
+
+	if (f->is_fast) {
+		p = f->data + off;
+		/* Else clang adds off + n first, and the verifier no longer sees that the check is about p. */
+		lg_opaque(p);
+		return p + n > f->end ? NULL : p;
+	}
+	r = f->hook == LG_HOOK_XDP ? bpf_xdp_load_bytes(f->ctx, off, buf, n) : bpf_skb_load_bytes(f->ctx, off, buf, n);
+	return r ? NULL : buf;
+}
+#else
+static inline const void *lg_frame_at(const struct lg_frame *f, __u32 off, __u32 n, void *buf)
+{
+	if ((size_t)(f->end - f->data) < (size_t)off + n)
+		return NULL;
+	return memcpy(buf, f->data + off, n);
+}
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * The agent's way to a bucket: requests in map `ops`, answered in place. Packets run at the same time, so words they change are
+ * swapped or added to here as well; what the agent takes back it takes like a packet, so no token is both spent and returned.
+ * There is one agent, so what only the agent changes (granted, returned, generation, bases) is simply written.
+ * Each operation is a global function: the verifier checks it once and not LG_OPS_MAX times.
+ */
+#pragma once
+
+#include "decide.h"
+
+#define LG_OP_TRIES 64            /* lost races before an operation is put off (-EAGAIN): each means that a packet got through */
+#define LG_COARSE_LAG_NS 20000000 /* the coarse clock lags less than two ticks of 10 ms; syscall programs may not read it */
+
+/* The bucket that an operation names, or NULL. */
+static __always_inline struct lg_bucket *lg_op_bucket(const struct lg_op *op)
+{
+	__u32 slot = *(const __u32 *)op->key.a, index = (op->key.rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
+
+	if (op->key.form != LG_FORM_OVERFLOW)
+		return bpf_map_lookup_elem(&buckets, &op->key);
+	if (slot >= LG_OVERFLOW_BUCKETS)
+		return NULL;
+	return bpf_map_lookup_elem(&overflow, &index);
+}
+
+/* The rule in force under an id, or NULL. */
+static __always_inline const struct lg_rule *lg_op_rule(__u32 rule_id)
+{
+	const struct lg_control *ctl;
+	const struct lg_ruleset *set;
+	__u32 i = 0;
+
+	ctl = bpf_map_lookup_elem(&control, &i);
+	if (!ctl)
+		return NULL;
+	i = ctl->active_set;
+	set = bpf_map_lookup_elem(&rules, &i);
+	if (!set)
+		return NULL;
+	for (i = 0; i < LG_RULES_MAX; i++) {
+		if (i < set->n_rules && set->rules[i].rule_id == rule_id)
+			return &set->rules[i];
+	}
+	return NULL;
+}
+
+/* Takes back up to want_tok of what is left, whether the lease still runs or not. Returns 0, or -EAGAIN with nothing taken. */
+static __always_inline int lg_op_take_back(struct lg_bucket *bucket, __u64 want_tok, __u64 *ret_tok)
+{
+	__u64 left_tok, take_tok, spent_tok;
+	int i;
+
+	*ret_tok = 0;
+	for (i = 0; i < LG_OP_TRIES; i++) {
+		spent_tok = lg_read(bucket->spent_tok);
+		left_tok = bucket->granted_tok > spent_tok ? bucket->granted_tok - spent_tok : 0;
+		take_tok = left_tok < want_tok ? left_tok : want_tok;
+		if (!take_tok)
+			return 0;
+		if (__sync_val_compare_and_swap(&bucket->spent_tok, spent_tok, spent_tok + take_tok) != spent_tok)
+			continue;
+		__sync_fetch_and_add(&bucket->returned_tok, take_tok);
+		*ret_tok = take_tok;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+/* A lease's end moves only forward, and only by compare-and-swap, as packets move it too (lg_lease_wake). */
+static __always_inline int lg_op_prolong(struct lg_bucket *bucket, __u64 expires_ns)
+{
+	__u64 was;
+	int i;
+
+	for (i = 0; i < LG_OP_TRIES; i++) {
+		was = lg_read(bucket->expires_ns);
+		if (was >= expires_ns || __sync_val_compare_and_swap(&bucket->expires_ns, was, expires_ns) == was)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
+static __always_inline int lg_op_grant(struct lg_op *op, struct lg_bucket *bucket)
+{
+	__sync_fetch_and_add(&bucket->granted_tok, op->tok);
+	if (op->low_water_tok != ~0ull)
+		lg_write(bucket->low_water_tok, op->low_water_tok);
+	bucket->lease_epoch = op->epoch;
+	return lg_op_prolong(bucket, op->expires_ns);
+}
+
+/*
+ * Closes the books of a generation. The new number comes first: a packet that undoes its take from now on leaves the tokens
+ * spent (lg_bucket_undo), as they are booked here.
+ */
+static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *bucket)
+{
+	int r;
+
+	lg_write(bucket->lease_generation, op->generation);
+	r = lg_op_take_back(bucket, ~0ull, &op->tok);
+	if (r)
+		return r;
+	bucket->lease_epoch = op->epoch;
+	bucket->base_granted_tok = bucket->granted_tok;
+	bucket->base_spent_tok = bucket->granted_tok;
+	bucket->base_returned_tok = bucket->returned_tok;
+	return 0;
+}
+
+/* An overflow bucket stays where it is, and becomes blank: what can be spent goes first. */
+static __always_inline int lg_op_delete(const struct lg_op *op, struct lg_bucket *bucket)
+{
+	if (op->key.form != LG_FORM_OVERFLOW)
+		return bpf_map_delete_elem(&buckets, &op->key);
+	lg_write(bucket->granted_tok, 0);
+	__builtin_memset(bucket, 0, sizeof(*bucket));
+	return 0;
+}
+
+__noinline int lg_grant_one(__u32 i)
+{
+	struct lg_op *op = bpf_map_lookup_elem(&ops, &i);
+	struct lg_bucket *bucket;
+
+	if (!op)
+		return -EINVAL;
+	bucket = lg_op_bucket(op);
+	if (!bucket && op->code == LG_OP_GRANT) {
+		bpf_map_update_elem(&buckets, &op->key, &lg_blank_bucket, BPF_NOEXIST);
+		bucket = lg_op_bucket(op);
+		if (!bucket)
+			return -ENOSPC;
+	}
+	if (!bucket)
+		return -ENOENT;
+	if (op->code == LG_OP_FORGET)
+		return lg_op_delete(op, bucket);
+	if (op->code == LG_OP_GRANT && !lg_read(bucket->kind)) {
+		bucket->rule_id = op->key.rule_id;
+		lg_write(bucket->kind, LG_BUCKET_BLOCK);
+	}
+	if (lg_read(bucket->kind) != LG_BUCKET_BLOCK)
+		return -EINVAL;
+	switch (op->code) {
+	case LG_OP_GRANT: op->result = lg_op_grant(op, bucket); break;
+	case LG_OP_TAKE: op->result = lg_op_take_back(bucket, op->tok, &op->tok); break;
+	case LG_OP_GENERATION: op->result = lg_op_generation(op, bucket); break;
+	default: return -EOPNOTSUPP;
+	}
+	op->after = *bucket;
+	return op->result;
+}
+
+/*
+ * Whether the bucket may go: it holds nothing, neither debt nor tokens. A rate is poisoned on the way, by a compare-and-swap from
+ * the position found full: a packet that still holds the bucket then finds it empty for ages, and cannot be let through uncharged.
+ */
+static __always_inline int lg_op_may_reap(struct lg_bucket *bucket, const struct lg_rule *rule)
+{
+	__u64 now_ns = lg_clock(false) - LG_COARSE_LAG_NS, seen, v;
+
+	if (rule->flags & LG_RULE_GLOBAL) {
+		if (bucket->kind != LG_BUCKET_BLOCK || bucket->granted_tok != lg_read(bucket->spent_tok))
+			return -EBUSY;
+		return (__s64)(now_ns - bucket->expires_ns - rule->share_delay_ns) < 0 ? -EBUSY : 0;
+	}
+	seen = lg_read(bucket->full_at_vt);
+	v = lg_rate_now(&rule->rate, now_ns);
+	if (bucket->kind != LG_BUCKET_RATE || (__s64)(seen - v) > 0)
+		return -EBUSY;
+	return __sync_val_compare_and_swap(&bucket->full_at_vt, seen, v + LG_POISON_VT) == seen ? 0 : -EBUSY;
+}
+
+__noinline int lg_collect_one(__u32 i)
+{
+	struct lg_op *op = bpf_map_lookup_elem(&ops, &i);
+	const struct lg_rule *rule;
+	struct lg_bucket *bucket;
+	int r;
+
+	if (!op)
+		return -EINVAL;
+	bucket = lg_op_bucket(op);
+	if (!bucket)
+		return -ENOENT;
+	if (op->code == LG_OP_READ) {
+		op->after = *bucket;
+		return 0;
+	}
+	if (op->code != LG_OP_REAP)
+		return -EOPNOTSUPP;
+	rule = lg_op_rule(op->key.rule_id);
+	if (!rule || bucket->seen_ns >= op->before_ns)
+		return -EBUSY;
+	r = lg_op_may_reap(bucket, rule);
+	return r ? r : lg_op_delete(op, bucket);
+}
+
+enum lg_ops_kind { LG_OPS_GRANT,
+		   LG_OPS_COLLECT };
+
+/* Runs the first args->n requests in order. Returns 0, or -EINVAL and nothing done. */
+static __always_inline int lg_ops_run(struct lg_ops_args *args, enum lg_ops_kind kind)
+{
+	struct lg_op *op;
+	__u32 n = args->n, i, index;
+
+	args->done = 0;
+	if (!n || n > LG_OPS_MAX)
+		return -EINVAL;
+	for (i = 0; i < LG_OPS_MAX; i++) {
+		if (i >= n)
+			break;
+		index = i;
+		op = bpf_map_lookup_elem(&ops, &index);
+		if (op)
+			op->result = kind == LG_OPS_GRANT ? lg_grant_one(i) : lg_collect_one(i);
+	}
+	args->done = n;
+	return 0;
+}

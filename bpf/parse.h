@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Bytes to struct lg_pkt. Pure.
+ *
+ * What cannot be read is a class of its own, never a guess: ports are taken only from inside the IP packet (Ethernet padding is
+ * no payload) and only where offset 0 of a TCP, UDP or SCTP header lies; a later fragment has none. The walk is bounded: two VLAN tags,
+ * LG_IP6_EXT_MAX extension headers, and headers within LG_HEADERS_MAX_BYTES. Every length is compared with the frame before it is used.
+ */
+#pragma once
+
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <bpf/bpf_endian.h>
+
+#include "frame.h"
+
+#define LG_HEADERS_MAX_BYTES 20000 /* eight extension headers of 2 KiB; the verifier wants offsets below 64 Ki */
+#define LG_IP_OFFSET_MASK 0x1fff
+#define LG_IP6_OFFSET_MASK 0xfff8
+#define LG_ND_FIRST 133 /* router solicitation */
+#define LG_ND_LAST 137  /* redirect */
+
+enum lg_ip_protocol {
+	LG_PROTO_HOPOPTS = 0,
+	LG_PROTO_TCP = 6,
+	LG_PROTO_UDP = 17,
+	LG_PROTO_ROUTING = 43,
+	LG_PROTO_FRAGMENT = 44,
+	LG_PROTO_AH = 51,
+	LG_PROTO_ICMPV6 = 58,
+	LG_PROTO_DSTOPTS = 60,
+	LG_PROTO_SCTP = 132,
+};
+
+enum lg_class {
+	LG_CLASS_IP,
+	LG_CLASS_EXEMPT, /* ARP, neighbour discovery: never limited, or the link dies */
+	LG_CLASS_NOT_IP,
+	LG_CLASS_UNPARSABLE,
+	LG_CLASS_RETRY, /* of a fast frame only: it takes the other way to tell */
+};
+
+struct lg_addr {
+	__u64 w[2]; /* 16 bytes in network order, IPv4 as ::ffff:a.b.c.d */
+};
+
+struct lg_pkt {
+	struct lg_addr source;
+	struct lg_addr destination;
+	__u32 packets; /* a superframe counts as its segments */
+	__u32 bytes;   /* on the wire, without FCS */
+	__u32 l4_off;  /* of the transport header; 0: there is none to be seen */
+	__u32 family;  /* the flag a rule needs to match: LG_RULE_IPV4 or LG_RULE_IPV6; 0: no IP */
+	__u16 port;    /* destination port, host order */
+	__u8 protocol; /* after extension headers */
+	__u8 has_port;
+};
+
+struct lg_ip6 {
+	__be32 version; /* in the first four bits */
+	__be16 payload_bytes;
+	__u8 next;
+	__u8 hop_limit;
+	__u64 source[2];
+	__u64 destination[2];
+};
+
+struct lg_ip6_ext {
+	__u8 next;
+	__u8 len;
+	__be16 fragment; /* offset and flags, in a fragment header */
+	__u32 _rest;
+};
+
+struct lg_vlan {
+	__be16 tci;
+	__be16 proto;
+};
+
+struct lg_ports {
+	__be16 source;
+	__be16 destination;
+};
+
+/*
+ * Extension headers by protocol number: 0 none, else 1 + the bytes one unit of the length field stands for. A table and no
+ * switch, so that the verifier walks one path through the chain and not four to the power of eight.
+ */
+static const __u8 lg_ip6_ext_unit[256] = {
+	[LG_PROTO_HOPOPTS] = 1 + 8,
+	[LG_PROTO_ROUTING] = 1 + 8,
+	[LG_PROTO_DSTOPTS] = 1 + 8,
+	[LG_PROTO_FRAGMENT] = 1 + 0,
+	[LG_PROTO_AH] = 1 + 4,
+};
+
+static __always_inline _Bool lg_is_vlan(__be16 proto)
+{
+	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
+}
+
+/* What to say of bytes that are not there. */
+static __always_inline enum lg_class lg_no_bytes(const struct lg_frame *f)
+{
+	return f->is_fast ? LG_CLASS_RETRY : LG_CLASS_UNPARSABLE;
+}
+
+/* The port of a header at l4_off, which must lie before @end. */
+static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+{
+	const struct lg_ports *ports;
+	struct lg_ports buf;
+
+	if (pkt->protocol != LG_PROTO_TCP && pkt->protocol != LG_PROTO_UDP && pkt->protocol != LG_PROTO_SCTP)
+		return LG_CLASS_IP;
+	ports = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	if (!ports)
+		return lg_no_bytes(f);
+	if (pkt->l4_off + sizeof(buf) > end)
+		return LG_CLASS_UNPARSABLE;
+	pkt->port = bpf_ntohs(ports->destination);
+	pkt->has_port = 1;
+	return LG_CLASS_IP;
+}
+
+static __always_inline __u64 lg_mapped_word(__be32 addr)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return (__u64)addr << 32 | bpf_htonl(0xffff);
+#else
+	return (__u64)0xffff << 32 | addr;
+#endif
+}
+
+/* The length field, or the rest of a superframe too long for it (the kernel's own BIG TCP leaves it 0). */
+static __always_inline __u32 lg_ip_len(__u32 field_bytes, __u32 rest_bytes)
+{
+	return !field_bytes && rest_bytes > 0xffff ? rest_bytes : field_bytes;
+}
+
+static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
+{
+	__u32 header_bytes, total_bytes, rest_bytes;
+	const struct iphdr *ip;
+	struct iphdr buf;
+	_Bool is_later;
+
+	ip = lg_frame_at(f, off, sizeof(*ip), &buf);
+	if (!ip)
+		return lg_no_bytes(f);
+	rest_bytes = f->len_bytes - off;
+	header_bytes = ip->ihl * 4;
+	total_bytes = lg_ip_len(bpf_ntohs(ip->tot_len), rest_bytes);
+	if (ip->version != 4 || header_bytes < sizeof(*ip) || total_bytes < header_bytes || total_bytes > rest_bytes)
+		return LG_CLASS_UNPARSABLE;
+	pkt->source.w[0] = 0;
+	pkt->source.w[1] = lg_mapped_word(ip->saddr);
+	pkt->destination.w[0] = 0;
+	pkt->destination.w[1] = lg_mapped_word(ip->daddr);
+	pkt->family = LG_RULE_IPV4;
+	pkt->protocol = ip->protocol;
+	is_later = ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK);
+	if (is_later)
+		return LG_CLASS_IP;
+	pkt->l4_off = off + header_bytes;
+	return lg_parse_l4(f, off + total_bytes, pkt);
+}
+
+/*
+ * Neighbour discovery lives or dies with the link: a limit must not touch it. Hop limit 255 proves that no router forwarded
+ * it, and it is never fragmented, so nobody from afar gets through under its name.
+ */
+static __always_inline _Bool lg_is_nd(const struct lg_frame *f, __u32 end, const struct lg_pkt *pkt)
+{
+	const __u8 *type;
+	__u8 buf;
+
+	type = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	return type && pkt->l4_off < end && *type >= LG_ND_FIRST && *type <= LG_ND_LAST;
+}
+
+static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
+{
+	const struct lg_ip6_ext *ext;
+	union {
+		struct lg_ip6 ip;
+		struct lg_ip6_ext ext;
+	} buf;
+	const struct lg_ip6 *ip;
+	_Bool is_fragment = 0;
+	__u8 next, hop_limit;
+	__u32 end, unit, i;
+
+	ip = lg_frame_at(f, off, sizeof(*ip), &buf.ip);
+	if (!ip)
+		return lg_no_bytes(f);
+	if ((ip->version & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
+		return LG_CLASS_UNPARSABLE;
+	pkt->source.w[0] = ip->source[0];
+	pkt->source.w[1] = ip->source[1];
+	pkt->destination.w[0] = ip->destination[0];
+	pkt->destination.w[1] = ip->destination[1];
+	pkt->family = LG_RULE_IPV6;
+	next = ip->next;
+	hop_limit = ip->hop_limit;
+	off += sizeof(*ip);
+	end = off + lg_ip_len(bpf_ntohs(ip->payload_bytes), f->len_bytes - off);
+	if (end > f->len_bytes)
+		return LG_CLASS_UNPARSABLE;
+
+	for (i = 0; i < LG_IP6_EXT_MAX; i++) {
+		unit = lg_ip6_ext_unit[next];
+		if (!unit)
+			break;
+		if (f->is_fast)
+			return LG_CLASS_RETRY;
+		ext = lg_frame_at(f, off, sizeof(*ext), &buf.ext);
+		if (!ext || off + sizeof(*ext) > end)
+			return LG_CLASS_UNPARSABLE;
+		if (next == LG_PROTO_FRAGMENT) {
+			is_fragment = 1;
+			if (ext->fragment & bpf_htons(LG_IP6_OFFSET_MASK)) {
+				pkt->protocol = ext->next;
+				return LG_CLASS_IP;
+			}
+		}
+		next = ext->next;
+		off = lg_forget(off + sizeof(*ext) + ext->len * (unit - 1));
+		if (off > end || off > LG_HEADERS_MAX_BYTES)
+			return LG_CLASS_UNPARSABLE;
+	}
+	if (lg_ip6_ext_unit[next])
+		return LG_CLASS_UNPARSABLE;
+	pkt->protocol = next;
+	pkt->l4_off = off;
+	if (next == LG_PROTO_ICMPV6 && hop_limit == 255 && !is_fragment && lg_is_nd(f, end, pkt))
+		return LG_CLASS_EXEMPT;
+	return lg_parse_l4(f, end, pkt);
+}
+
+/**
+ * lg_parse() - what kind of frame it is and, for IP, whose
+ * @f:   a fast one answers LG_CLASS_RETRY where direct reads do not reach, and on extension headers
+ * @pkt: all of it is set but packets and bytes (lg_measure); what the frame does not have is 0
+ */
+static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	union {
+		struct ethhdr eth;
+		struct lg_vlan vlan;
+	} buf;
+	const struct lg_vlan *vlan;
+	const struct ethhdr *eth;
+	__u32 off = ETH_HLEN, i;
+	__be16 proto;
+
+	__builtin_memset(pkt, 0, sizeof(*pkt));
+	eth = lg_frame_at(f, 0, sizeof(*eth), &buf.eth);
+	if (!eth)
+		return lg_no_bytes(f);
+	proto = eth->h_proto;
+	for (i = f->n_tags; i < LG_VLAN_TAGS_MAX && lg_is_vlan(proto); i++) {
+		vlan = lg_frame_at(f, off, sizeof(*vlan), &buf.vlan);
+		if (!vlan)
+			return lg_no_bytes(f);
+		proto = vlan->proto;
+		off += sizeof(*vlan);
+	}
+	if (proto == bpf_htons(ETH_P_IP))
+		return lg_parse_ip4(f, off, pkt);
+	if (proto == bpf_htons(ETH_P_IPV6))
+		return lg_parse_ip6(f, off, pkt);
+	if (proto == bpf_htons(ETH_P_ARP))
+		return LG_CLASS_EXEMPT;
+	/* Below 0x600 the field is a length (802.3, LLC): not IP either. */
+	return lg_is_vlan(proto) ? LG_CLASS_UNPARSABLE : LG_CLASS_NOT_IP;
+}
+
+/* All headers in front of the payload, as each segment of a superframe will carry them. */
+static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const struct lg_pkt *pkt)
+{
+	const __u8 *data_off;
+	__u8 buf;
+
+	if (!pkt->l4_off)
+		return ETH_HLEN;
+	if (pkt->protocol == LG_PROTO_UDP)
+		return pkt->l4_off + 8;
+	if (pkt->protocol != LG_PROTO_TCP)
+		return pkt->l4_off;
+	data_off = lg_frame_at(f, pkt->l4_off + 12, sizeof(buf), &buf);
+	return pkt->l4_off + (data_off ? (*data_off >> 4) * 4 : 20);
+}
+
+/**
+ * lg_measure() - set packets and bytes: what the frame is on the wire, without FCS
+ *
+ * A superframe (GRO, GSO; seen by TC only) is counted as the segments it came as or will leave as, each with its own
+ * headers, and a tag that the kernel holds apart belongs to each; so XDP and TC charge the same for the same traffic.
+ */
+static __always_inline void lg_measure(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	__u32 tag_bytes = f->n_tags * sizeof(struct lg_vlan), segs, headers_bytes;
+
+	pkt->packets = 1;
+	pkt->bytes = f->len_bytes + tag_bytes;
+	if (!f->gso_size)
+		return;
+	headers_bytes = lg_headers_bytes(f, pkt);
+	segs = f->gso_segs;
+	if (!segs && f->len_bytes > headers_bytes)
+		segs = (f->len_bytes - headers_bytes + f->gso_size - 1) / f->gso_size;
+	if (segs < 2)
+		return;
+	pkt->packets = segs;
+	pkt->bytes += (segs - 1) * (headers_bytes + tag_bytes);
+}
