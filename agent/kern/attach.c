@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Attaching at interfaces. What an earlier process attached is adopted: its program is replaced in place, nothing is detached and
+ * attached again, because some drivers reset the device for seconds when XDP goes or comes. Programs of others are never touched.
+ */
+#include "kern/internal.h"
+
+#include <errno.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char *lg_attach_mode_name(enum lg_attach_mode mode)
+{
+	switch (mode) {
+	case LG_MODE_NONE: return "none";
+	case LG_MODE_XDP_NATIVE: return "native";
+	case LG_MODE_XDP_GENERIC: return "generic";
+	case LG_MODE_TCX: return "tcx";
+	case LG_MODE_CLSACT: return "clsact";
+	}
+	return "none";
+}
+
+const char *lg_hook_name(enum lg_hook hook)
+{
+	switch (hook) {
+	case LG_HOOK_XDP: return "xdp";
+	case LG_HOOK_TC_INGRESS: return "tc_ingress";
+	case LG_HOOK_TC_EGRESS: return "tc_egress";
+	case _LG_HOOK_N: break;
+	}
+	return "none";
+}
+
+/* ---- what this process attached ---- */
+
+static bool made_here(const struct lg_kern *kern, const char *ifname, enum lg_hook hook)
+{
+	for (size_t i = 0; i < kern->n_made; i++)
+		if (kern->made[i].hook == hook && strcmp(kern->made[i].ifname, ifname) == 0)
+			return true;
+	return false;
+}
+
+static void made_drop(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
+{
+	for (size_t i = 0; i < kern->n_made; i++) {
+		if (kern->made[i].hook == hook && strcmp(kern->made[i].ifname, ifname) == 0) {
+			kern->made[i] = kern->made[--kern->n_made];
+			return;
+		}
+	}
+}
+
+/* Want of memory only makes a new attachment look like an old one. */
+static void made_add(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
+{
+	struct lg_made *grown;
+
+	made_drop(kern, ifname, hook);
+	grown = reallocarray(kern->made, kern->n_made + 1, sizeof(*grown));
+	if (!grown)
+		return;
+	kern->made = grown;
+	grown += kern->n_made++;
+	grown->hook = hook;
+	snprintf(grown->ifname, sizeof(grown->ifname), "%s", ifname);
+}
+
+/* ---- one attempt ---- */
+
+struct attempt {
+	struct lg_kern *kern;
+	const char *ifname;
+	uint32_t ifindex;
+	enum lg_hook hook;
+	enum lg_attach_mode mode;
+	char path[LG_KPATH_LEN];
+	enum lg_kern_fail *ret_fail;
+	struct lg_complaint *c;
+};
+
+static int refuse(struct attempt *a, int err, const struct lg_print *print)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "%s: %s (%s)", a->ifname, lg_hook_name(a->hook), lg_attach_mode_name(a->mode));
+	*a->ret_fail = lg_why(LG_WHY_ATTACH, what, err, print, a->c);
+	return err;
+}
+
+static int pin_link(struct attempt *a, int fd)
+{
+	char links[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(a->kern, "links", links, sizeof(links));
+	r = lg_pins_mkdir(links);
+	if (r == 0 && bpf_obj_pin(fd, a->path) < 0)
+		r = -errno;
+	if (r < 0)
+		*a->ret_fail = lg_why(LG_WHY_PIN, a->path, r, NULL, a->c);
+	else
+		made_add(a->kern, a->ifname, a->hook);
+	return r;
+}
+
+struct renamed {
+	const struct attempt *a;
+	char path[LG_KPATH_LEN];
+};
+
+static int find_renamed(void *arg, const char *path, const char *name)
+{
+	struct renamed *f = arg;
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	enum lg_hook hook;
+	char ifname[16];
+
+	if (!lg_pins_link_parse(name, ifname, &hook) || hook != f->a->hook || lg_clsact_is_record(path))
+		return 0;
+	if (lg_link_open(path, hook, &facts, &fd) < 0 || facts.ifindex != f->a->ifindex || facts.mode == LG_MODE_NONE)
+		return 0;
+	snprintf(f->path, sizeof(f->path), "%s", path);
+	return 1;
+}
+
+/* While no daemon ran the interface may have got another name: its link keeps, the pin follows. */
+static bool follow_rename(struct attempt *a)
+{
+	char links[LG_KPATH_LEN];
+	struct renamed f = { .a = a };
+
+	lg_pins_sub_path(a->kern, "links", links, sizeof(links));
+	return lg_pins_each(links, find_renamed, &f) == 1 && rename(f.path, a->path) == 0;
+}
+
+/*
+ * Opens the pinned link of this interface and hook. Returns 1 when it is attached there, 0 when there is none (any more: a link
+ * whose interface is gone, or is another one by now, is removed), or negative errno.
+ */
+static int adopt(struct attempt *a, struct lg_link_facts *ret_facts, int *ret_fd)
+{
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = lg_link_open(a->path, a->hook, ret_facts, &fd);
+	if (r == -ENOENT && follow_rename(a))
+		r = lg_link_open(a->path, a->hook, ret_facts, &fd);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (ret_facts->ifindex != a->ifindex || ret_facts->mode == LG_MODE_NONE) {
+		r = lg_link_remove(a->path, fd);
+		return r < 0 ? r : 0;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return 1;
+}
+
+/* Fills *ret from what the kernel says about the pinned link. */
+static int report_link(struct attempt *a, bool adopted, struct lg_attachment *ret)
+{
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = lg_link_open(a->path, a->hook, &facts, &fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	*ret = (struct lg_attachment){
+		.ifindex = a->ifindex,
+		.hook = a->hook,
+		.mode = facts.mode,
+		.link_id = facts.id,
+		.prog_id = facts.prog_id,
+		.adopted = adopted,
+	};
+	snprintf(ret->ifname, sizeof(ret->ifname), "%s", a->ifname);
+	return 0;
+}
+
+/* ---- XDP ---- */
+
+/* Says who holds the hook; false when nobody does. */
+static bool xdp_is_foreign(struct attempt *a)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	uint32_t id;
+	char name[16];
+
+	if (bpf_xdp_query((int)a->ifindex, 0, &q) < 0)
+		return false;
+	id = q.drv_prog_id ? q.drv_prog_id : q.skb_prog_id ? q.skb_prog_id : q.hw_prog_id;
+	if (!id)
+		return false;
+	lg_prog_name(id, name);
+	lg_complain(a->c, "%s: an XDP program of somebody else is attached (id %u, %s%s%s, %s); it is left alone: detach it, or "
+			  "limit this interface at tc", a->ifname, id, name[0] ? "name '" : "", name[0] ? name : "name unknown",
+		    name[0] ? "'" : "", q.drv_prog_id ? "native" : q.skb_prog_id ? "generic" : "offloaded");
+	*a->ret_fail = LG_KERN_REFUSED;
+	return true;
+}
+
+/*
+ * Creating a link tells an errno only; the driver's words come with the netlink way of attaching. It is tried for their sake, with a
+ * flag that keeps it from replacing anything, and undone should it succeed against expectation.
+ */
+static void ask_driver(struct attempt *a, struct lg_print *print)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = a->kern->prog_fd[LG_HOOK_XDP]);
+	const __u32 mode = a->mode == LG_MODE_XDP_NATIVE ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE;
+
+	lg_print_begin(print);
+	if (bpf_xdp_attach((int)a->ifindex, a->kern->prog_fd[LG_HOOK_XDP], mode | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL) == 0)
+		bpf_xdp_detach((int)a->ifindex, mode, &opts);
+	lg_print_end();
+}
+
+static int xdp_refused(struct attempt *a, int err)
+{
+	struct lg_print print = { 0 };
+
+	if ((err == -EBUSY || err == -EEXIST) && xdp_is_foreign(a))
+		return -EBUSY;
+	if (err == -ENODEV || err == -EPERM || err == -EACCES)
+		return refuse(a, err, NULL);
+	ask_driver(a, &print);
+	if (a->mode != LG_MODE_XDP_NATIVE)
+		return refuse(a, err, &print);
+	lg_complain(a->c, "%s: native XDP is refused: %s; set `xdp: generic` (slower), or limit this interface at tc", a->ifname,
+		    print.kernel[0] ? print.kernel : strerror(-err));
+	*a->ret_fail = LG_KERN_FEATURE;
+	return err;
+}
+
+static int xdp_create(struct attempt *a)
+{
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = lg_link_create_xdp(a->kern->prog_fd[LG_HOOK_XDP], a->ifindex, a->mode, &fd);
+	if (r < 0)
+		return xdp_refused(a, r);
+	return pin_link(a, fd);
+}
+
+/* A link cannot change its mode: it goes, one of the other mode comes, and comes back as it was when that is refused. */
+static int xdp_switch(struct attempt *a, int fd, enum lg_attach_mode from)
+{
+	_cleanup_fd_ int old = -1;
+	int r;
+
+	r = lg_link_remove(a->path, fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	r = xdp_create(a);
+	if (r < 0 && lg_link_create_xdp(a->kern->prog_fd[LG_HOOK_XDP], a->ifindex, from, &old) == 0)
+		bpf_obj_pin(old, a->path);
+	return r;
+}
+
+static int xdp_attach(struct attempt *a, struct lg_attachment *ret)
+{
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = adopt(a, &facts, &fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	if (r == 0)
+		r = xdp_create(a);
+	else if (facts.mode != a->mode)
+		r = xdp_switch(a, fd, facts.mode);
+	else if (bpf_link_update(fd, a->kern->prog_fd[LG_HOOK_XDP], NULL) < 0)
+		r = refuse(a, -errno, NULL);
+	else
+		r = 0;
+	return r < 0 ? r : report_link(a, !made_here(a->kern, a->ifname, a->hook), ret);
+}
+
+/* ---- TC ---- */
+
+static int clsact_attach(struct attempt *a, struct lg_attachment *ret)
+{
+	char links[LG_KPATH_LEN];
+	uint32_t prog_id = 0;
+	int r;
+
+	lg_pins_sub_path(a->kern, "links", links, sizeof(links));
+	r = lg_pins_mkdir(links);
+	if (r < 0) {
+		*a->ret_fail = lg_why(LG_WHY_PIN, links, r, NULL, a->c);
+		return r;
+	}
+	r = lg_clsact_attach(a->kern, a->ifname, a->ifindex, a->hook, &prog_id, a->ret_fail, a->c);
+	if (r < 0)
+		return r;
+	if (r == 0)
+		made_add(a->kern, a->ifname, a->hook);
+	*ret = (struct lg_attachment){
+		.ifindex = a->ifindex,
+		.hook = a->hook,
+		.mode = LG_MODE_CLSACT,
+		.prog_id = prog_id,
+		.adopted = !made_here(a->kern, a->ifname, a->hook),
+	};
+	snprintf(ret->ifname, sizeof(ret->ifname), "%s", a->ifname);
+	return 0;
+}
+
+/* From tcx to clsact: both run for a moment, so that there is none in which packets pass uncounted. */
+static int clsact_instead_of_tcx(struct attempt *a, struct lg_attachment *ret)
+{
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = adopt(a, &facts, &fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	if (r == 0)
+		return clsact_attach(a, ret);
+	if (unlink(a->path) < 0)
+		return refuse(a, -errno, NULL);
+	r = clsact_attach(a, ret);
+	if (r < 0)
+		bpf_obj_pin(fd, a->path);
+	else
+		bpf_link_detach(fd);
+	return r;
+}
+
+static int tcx_create(struct attempt *a)
+{
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = lg_link_create_tcx(a->kern->prog_fd[a->hook], a->ifindex, a->hook, &fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	/* A filter of the older way goes after the link came, for the same reason as above. */
+	if (lg_clsact_is_record(a->path)) {
+		r = lg_clsact_remove(a->kern, a->path, a->hook);
+		if (r < 0)
+			return refuse(a, r, NULL);
+	}
+	return pin_link(a, fd);
+}
+
+static int tcx_attach(struct attempt *a, struct lg_attachment *ret)
+{
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	int r = 0;
+
+	if (!lg_clsact_is_record(a->path))
+		r = adopt(a, &facts, &fd);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	if (r == 0)
+		r = tcx_create(a);
+	else if (bpf_link_update(fd, a->kern->prog_fd[a->hook], NULL) < 0)
+		r = refuse(a, -errno, NULL);
+	else
+		r = 0;
+	return r < 0 ? r : report_link(a, !made_here(a->kern, a->ifname, a->hook), ret);
+}
+
+/* tcx where the kernel has it, but a filter of ours that is there already stays. */
+static int tc_attach(struct attempt *a, struct lg_attachment *ret)
+{
+	uint32_t at_ifindex, prog_id;
+	int has_tcx;
+
+	has_tcx = lg_link_has_tcx(a->ifindex);
+	if (has_tcx < 0)
+		return refuse(a, has_tcx, NULL);
+	if (a->mode == LG_MODE_TCX && !has_tcx) {
+		lg_complain(a->c, "%s: this kernel has no tcx (it came with 6.6); use clsact", a->ifname);
+		*a->ret_fail = LG_KERN_FEATURE;
+		return -EOPNOTSUPP;
+	}
+	if (a->mode == LG_MODE_NONE) {
+		bool stays = lg_clsact_is_record(a->path) &&
+			     lg_clsact_query(a->kern, a->path, a->hook, &at_ifindex, &prog_id) == 1 &&
+			     at_ifindex == a->ifindex;
+
+		a->mode = has_tcx && !stays ? LG_MODE_TCX : LG_MODE_CLSACT;
+	}
+	if (a->mode == LG_MODE_TCX)
+		return tcx_attach(a, ret);
+	return has_tcx && !lg_clsact_is_record(a->path) ? clsact_instead_of_tcx(a, ret) : clsact_attach(a, ret);
+}
+
+static bool mode_fits(enum lg_hook hook, enum lg_attach_mode mode)
+{
+	switch (mode) {
+	case LG_MODE_XDP_NATIVE:
+	case LG_MODE_XDP_GENERIC: return hook == LG_HOOK_XDP;
+	case LG_MODE_NONE:
+	case LG_MODE_TCX:
+	case LG_MODE_CLSACT: return hook == LG_HOOK_TC_INGRESS || hook == LG_HOOK_TC_EGRESS;
+	}
+	return false;
+}
+
+int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, enum lg_attach_mode mode,
+		   struct lg_attachment *ret, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	struct attempt a = { .kern = kern, .ifname = ifname, .hook = hook, .mode = mode, .ret_fail = ret_fail, .c = c };
+	int r;
+
+	*ret_fail = LG_KERN_REFUSED;
+	if (!mode_fits(hook, mode))
+		return lg_complain(c, "%s: %s cannot be attached as %s", ifname, lg_hook_name(hook), lg_attach_mode_name(mode));
+	if (kern->prog_fd[hook] < 0) {
+		lg_complain(c, "%s: no programs are loaded here: only a daemon attaches", ifname);
+		return -EOPNOTSUPP;
+	}
+	a.ifindex = if_nametoindex(ifname);
+	if (!a.ifindex) {
+		lg_complain(c, "%s: no such interface", ifname);
+		return -ENODEV;
+	}
+	lg_pins_link_path(kern, ifname, hook, a.path, sizeof(a.path));
+	r = hook == LG_HOOK_XDP ? xdp_attach(&a, ret) : tc_attach(&a, ret);
+	if (r == 0)
+		*ret_fail = LG_KERN_OK;
+	return r;
+}
+
+/* ---- detaching ---- */
+
+/* Removes one pin or record: 1 when something was attached by it, else 0. */
+static int remove_pin(struct lg_kern *kern, const char *path, enum lg_hook hook)
+{
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	if (lg_clsact_is_record(path))
+		return lg_clsact_remove(kern, path, hook);
+	r = lg_link_open(path, hook, &facts, &fd);
+	if (r == -ENOENT)
+		return 0;
+	if (r == -EMEDIUMTYPE)
+		return unlink(path) < 0 ? -errno : 0;
+	if (r < 0)
+		return r;
+	return lg_link_remove(path, fd);
+}
+
+int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
+{
+	char path[LG_KPATH_LEN];
+	int r;
+
+	if (hook < 0 || hook >= _LG_HOOK_N)
+		return -EINVAL;
+	lg_pins_link_path(kern, ifname, hook, path, sizeof(path));
+	r = remove_pin(kern, path, hook);
+	if (r < 0)
+		return r;
+	made_drop(kern, ifname, hook);
+	return 0;
+}
+
+struct sweep {
+	struct lg_kern *kern;
+	struct lg_attachment *ret;
+	size_t max;
+	size_t n;
+	uint32_t prog_id; /* of one that is attached */
+	int n_links;
+};
+
+static int remove_each(void *arg, const char *path, const char *name)
+{
+	struct sweep *s = arg;
+	enum lg_hook hook;
+	char ifname[16];
+	int r;
+
+	if (!lg_pins_link_parse(name, ifname, &hook))
+		return 0;
+	r = remove_pin(s->kern, path, hook);
+	if (r < 0)
+		return r;
+	s->n_links += r;
+	return 0;
+}
+
+static int unlink_each(void *arg, const char *path, const char *name)
+{
+	(void)arg;
+	(void)name;
+	return unlink(path) < 0 ? -errno : 0;
+}
+
+static int remove_version(void *arg, const char *path, const char *name)
+{
+	int r;
+
+	if (!lg_pins_abi(name))
+		return 0;
+	r = lg_pins_each(path, unlink_each, arg);
+	if (r < 0)
+		return r;
+	return rmdir(path) < 0 ? -errno : 0;
+}
+
+/* Links first: while maps without pins are used by attached programs nothing is lost yet. */
+static int remove_all(struct lg_kern *kern)
+{
+	struct sweep s = { .kern = kern };
+	char path[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(kern, "links", path, sizeof(path));
+	r = lg_pins_each(path, remove_each, &s);
+	if (r < 0)
+		return r;
+	rmdir(path);
+	r = lg_pins_each(kern->dir, remove_version, kern);
+	if (r < 0)
+		return r;
+	/* Empty or not ours: others may share the root. */
+	rmdir(kern->dir);
+	rmdir(kern->root);
+	return s.n_links;
+}
+
+int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	int r;
+
+	*ret_fail = LG_KERN_REFUSED;
+	r = lg_kern_new(instance, root, &kern, c);
+	if (r < 0)
+		return r;
+	r = lg_pins_lock(kern);
+	if (r == -ENOENT) {
+		*ret_fail = LG_KERN_OK;
+		return 0;
+	}
+	if (r == -EBUSY) {
+		lg_complain(c, "instance '%s' is in use: stop its daemon first, it would attach again", instance);
+		return r;
+	}
+	if (r == 0)
+		r = remove_all(kern);
+	*ret_fail = r < 0 ? lg_why(LG_WHY_PIN, kern->dir, r, NULL, c) : LG_KERN_OK;
+	return r;
+}
+
+/* ---- looking ---- */
+
+static int list_one(void *arg, const char *path, const char *name)
+{
+	struct lg_attachment at = { 0 };
+	struct lg_link_facts facts;
+	struct sweep *s = arg;
+	_cleanup_fd_ int fd = -1;
+	char pinned[16];
+	int r;
+
+	if (s->n == s->max || !lg_pins_link_parse(name, pinned, &at.hook))
+		return 0;
+	if (lg_clsact_is_record(path)) {
+		r = lg_clsact_query(s->kern, path, at.hook, &at.ifindex, &at.prog_id);
+		at.mode = r == 1 ? LG_MODE_CLSACT : LG_MODE_NONE;
+	} else {
+		r = lg_link_open(path, at.hook, &facts, &fd);
+		if (r == 0) {
+			at.ifindex = facts.ifindex;
+			at.mode = facts.mode;
+			at.link_id = facts.id;
+			at.prog_id = facts.prog_id;
+		}
+	}
+	if (r < 0 && r != -ENOENT)
+		return r;
+	/* The name of today; when the interface goes right now there is nothing to list. */
+	if (at.mode == LG_MODE_NONE || !if_indextoname(at.ifindex, at.ifname))
+		return 0;
+	at.adopted = !made_here(s->kern, pinned, at.hook);
+	s->ret[s->n++] = at;
+	return 0;
+}
+
+int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t max)
+{
+	struct sweep s = { .kern = kern, .ret = ret, .max = max };
+	char links[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(kern, "links", links, sizeof(links));
+	r = lg_pins_each(links, list_one, &s);
+	return r < 0 ? r : (int)s.n;
+}
+
+static int count_one(void *arg, const char *path, const char *name)
+{
+	struct lg_link_facts facts = { 0 };
+	struct sweep *s = arg;
+	_cleanup_fd_ int fd = -1;
+	enum lg_hook hook;
+	char ifname[16];
+	int r;
+
+	if (!lg_pins_link_parse(name, ifname, &hook))
+		return 0;
+	if (lg_clsact_is_record(path))
+		r = lg_clsact_query(s->kern, path, hook, &facts.ifindex, &facts.prog_id);
+	else
+		r = lg_link_open(path, hook, &facts, &fd);
+	if (r < 0 || !facts.ifindex)
+		return r;
+	s->prog_id = facts.prog_id;
+	s->n_links++;
+	return 0;
+}
+
+int lg_attach_count(struct lg_kern *kern, uint32_t *ret_prog_id)
+{
+	struct sweep s = { .kern = kern };
+	char links[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(kern, "links", links, sizeof(links));
+	r = lg_pins_each(links, count_one, &s);
+	if (r < 0)
+		return r;
+	*ret_prog_id = s.prog_id;
+	return s.n_links;
+}
+
+static int update_one(void *arg, const char *path, const char *name)
+{
+	struct lg_kern *kern = arg;
+	struct lg_link_facts facts;
+	_cleanup_fd_ int fd = -1;
+	enum lg_hook hook;
+	char ifname[16];
+	int r;
+
+	if (!lg_pins_link_parse(name, ifname, &hook))
+		return 0;
+	if (lg_clsact_is_record(path))
+		return lg_clsact_update(kern, path, hook);
+	r = lg_link_open(path, hook, &facts, &fd);
+	if (r < 0)
+		return r;
+	r = facts.ifindex && bpf_link_update(fd, kern->prog_fd[hook], NULL) < 0 ? -errno : 0;
+	/* The interface went, now or while no daemon ran. */
+	if (!facts.ifindex || r == -ENOLINK) {
+		r = lg_link_remove(path, fd);
+		return r < 0 ? r : 0;
+	}
+	return r;
+}
+
+int lg_attach_update_all(struct lg_kern *kern)
+{
+	char links[LG_KPATH_LEN];
+
+	lg_pins_sub_path(kern, "links", links, sizeof(links));
+	return lg_pins_each(links, update_one, kern);
+}

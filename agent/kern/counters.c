@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Single words of the instance, and counters summed over CPUs. */
+#include "kern/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const __u32 zero = 0;
+
+static int read_word(struct lg_kern *kern, enum lg_map map, void *ret)
+{
+	return bpf_map_lookup_elem(kern->map_fd[map], &zero, ret) < 0 ? -errno : 0;
+}
+
+static int write_word(struct lg_kern *kern, enum lg_map map, const void *value)
+{
+	return bpf_map_update_elem(kern->map_fd[map], &zero, value, BPF_ANY) < 0 ? -errno : 0;
+}
+
+int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret)
+{
+	return read_word(kern, LG_MAP_CONTROL, ret);
+}
+
+/* The agent alone writes `control`, and words that do not change are written over with themselves: packets see no mixture. */
+int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable)
+{
+	struct lg_control control;
+	int r;
+
+	r = read_word(kern, LG_MAP_CONTROL, &control);
+	if (r < 0)
+		return r;
+	control.unparsable_drop = unparsable_drop;
+	control.reachable = reachable;
+	return write_word(kern, LG_MAP_CONTROL, &control);
+}
+
+int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret)
+{
+	return read_word(kern, LG_MAP_BYPASS, ret);
+}
+
+int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns)
+{
+	struct lg_bypass bypass = { .until_ns = until_ns };
+
+	return write_word(kern, LG_MAP_BYPASS, &bypass);
+}
+
+int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret)
+{
+	return read_word(kern, LG_MAP_SHARED, ret);
+}
+
+/* Adds up n counts of each CPU; `from` holds them CPU by CPU. */
+static void sum_cpus(const struct lg_count *from, int n_cpus, size_t n, struct lg_count *ret)
+{
+	memset(ret, 0, n * sizeof(*ret));
+	for (int cpu = 0; cpu < n_cpus; cpu++) {
+		for (size_t i = 0; i < n; i++, from++) {
+			ret[i].packets += from->packets;
+			ret[i].bytes += from->bytes;
+		}
+	}
+}
+
+/* Room for one per-CPU value of n counts. */
+static int cpu_room(size_t n, struct lg_count **ret_counts, int *ret_n_cpus)
+{
+	int n_cpus = libbpf_num_possible_cpus();
+
+	if (n_cpus < 0)
+		return n_cpus;
+	*ret_counts = calloc((size_t)n_cpus * n, sizeof(**ret_counts));
+	if (!*ret_counts)
+		return -ENOMEM;
+	*ret_n_cpus = n_cpus;
+	return 0;
+}
+
+int lg_kern_verdicts_read(struct lg_kern *kern, struct lg_count ret[_LG_HOOK_N][LG_REASON_SLOTS])
+{
+	_cleanup_free_ struct lg_count *counts = NULL;
+	int r, n_cpus;
+
+	r = cpu_room(1, &counts, &n_cpus);
+	if (r < 0)
+		return r;
+	for (__u32 i = 0; i < _LG_HOOK_N * LG_REASON_SLOTS; i++) {
+		if (bpf_map_lookup_elem(kern->map_fd[LG_MAP_VERDICTS], &i, counts) < 0)
+			return -errno;
+		sum_cpus(counts, n_cpus, 1, &ret[i / LG_REASON_SLOTS][i % LG_REASON_SLOTS]);
+	}
+	return 0;
+}
+
+int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_rule_counts *ret)
+{
+	_cleanup_free_ struct lg_count *counts = NULL;
+	int r, n_cpus;
+
+	if (rule_id == 0 || rule_id > LG_RULES_MAX)
+		return -EINVAL;
+	r = cpu_room(LG_REASON_SLOTS, &counts, &n_cpus);
+	if (r < 0)
+		return r;
+	if (bpf_map_lookup_elem(kern->map_fd[LG_MAP_RULE_COUNTS], &rule_id, counts) < 0)
+		return -errno;
+	sum_cpus(counts, n_cpus, LG_REASON_SLOTS, ret->by_reason);
+	return 0;
+}
+
+static int count_one(void *arg, const void *key, const void *value)
+{
+	(void)key;
+	(void)value;
+	++*(uint32_t *)arg;
+	return 0;
+}
+
+int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_used)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+	uint32_t n = 0;
+	int r;
+
+	if (bpf_obj_get_info_by_fd(kern->map_fd[LG_MAP_BUCKETS], &info, &len) < 0)
+		return -errno;
+	r = lg_map_walk(kern->map_fd[LG_MAP_BUCKETS], sizeof(struct lg_key), sizeof(struct lg_bucket), count_one, &n);
+	if (r < 0)
+		return r;
+	*ret_max = info.max_entries;
+	*ret_used = n;
+	return 0;
+}

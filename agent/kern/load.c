@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Loading. Either all maps are made anew, or those pinned by an earlier process are adopted and the programs of its links are
+ * replaced by this build's; limits are enforced throughout.
+ *
+ * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and nothing
+ * attached: then all maps are made anew. When something is attached a pin was lost some other way, and the map is fetched from
+ * the attached program, which still holds it; what no attached program uses is made.
+ */
+#include "kern/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "leasegate.skel.h"
+
+#define MAPS_PER_PROG_MAX 64 /* BPF object maps and .rodata; the kernel's own limit is the same */
+
+static const char *const prog_names[_LG_PROG_N] = {
+	[LG_PROG_XDP] = "lg_xdp",
+	[LG_PROG_TC_INGRESS] = "lg_tc_ingress",
+	[LG_PROG_TC_EGRESS] = "lg_tc_egress",
+	[LG_PROG_GRANT] = "lg_grant",
+	[LG_PROG_COLLECT] = "lg_collect",
+};
+
+static void skel_destroy(struct leasegate_bpf *skel)
+{
+	leasegate_bpf__destroy(skel);
+}
+LG_CLEANUP(struct leasegate_bpf, skel_destroy)
+
+/* What loading knows on its way. */
+struct loading {
+	struct lg_kern *kern;
+	const struct lg_kern_options *o;
+	struct leasegate_bpf *skel;
+	bool adopt;		   /* maps of an earlier process are taken over */
+	bool remake;		   /* pins of a start that crashed are in the way, and nothing is attached */
+	bool no_levels;		   /* `buckets` is made anew */
+	uint32_t attached_prog_id; /* 0: nothing is attached */
+	struct bpf_map *pinned[_LG_MAP_N]; /* pinned by us: taken away when a later step fails */
+	size_t n_pinned;
+	enum lg_kern_fail *ret_fail;
+	struct lg_complaint *c;
+};
+
+/* ---- before loading: what is there ---- */
+
+struct survey {
+	uint32_t other_abi; /* a version that is not ours, 0: none */
+	uint32_t n_own;	    /* pins in our directory */
+};
+
+static int survey_version(void *arg, const char *path, const char *name)
+{
+	uint32_t version = lg_pins_abi(name);
+	struct survey *s = arg;
+
+	(void)path;
+	if (version && version != LG_ABI_VERSION)
+		s->other_abi = version;
+	return 0;
+}
+
+static int survey_own(void *arg, const char *path, const char *name)
+{
+	struct survey *s = arg;
+
+	(void)path;
+	(void)name;
+	s->n_own++;
+	return 0;
+}
+
+static bool all_pinned(const struct loading *l)
+{
+	char path[LG_KPATH_LEN];
+	const struct bpf_map *map;
+
+	bpf_object__for_each_map(map, l->skel->obj) {
+		lg_pins_map_path(l->kern, bpf_map__name(map), path, sizeof(path));
+		if (!bpf_map__is_internal(map) && access(path, F_OK) < 0)
+			return false;
+	}
+	return true;
+}
+
+static int survey(struct loading *l)
+{
+	struct survey s = { 0 };
+	char path[LG_KPATH_LEN];
+	int r, n_links;
+
+	lg_pins_map_path(l->kern, "", path, sizeof(path));
+	r = lg_pins_each(l->kern->dir, survey_version, &s);
+	if (r == 0)
+		r = lg_pins_each(path, survey_own, &s);
+	n_links = r < 0 ? r : lg_attach_count(l->kern, &l->attached_prog_id);
+	if (n_links < 0) {
+		*l->ret_fail = lg_why(LG_WHY_PIN, l->kern->dir, n_links, NULL, l->c);
+		return n_links;
+	}
+	if (s.other_abi && n_links) {
+		lg_complain(l->c, "%s: programs of ABI version %u are attached, this build speaks version %d: run the other build, "
+				  "or remove them with `leasegate detach` (limits are off and levels lost until the next start)",
+			    l->kern->dir, s.other_abi, LG_ABI_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	l->adopt = n_links || all_pinned(l);
+	l->remake = !l->adopt && s.n_own;
+	return 0;
+}
+
+/* ---- maps ---- */
+
+static void differ(char *buf, size_t len, const char *field, uint32_t is, uint32_t wanted)
+{
+	size_t used = strlen(buf);
+
+	if (is != wanted)
+		snprintf(buf + used, len - used, "%s%s %u, needed %u", used ? "; " : "", field, is, wanted);
+}
+
+/* Compares a pinned map with what this build wants, field by field. The number of keys alone may differ. */
+static int check_map(struct loading *l, const struct bpf_map *map, int fd)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+	char what[256] = "";
+	bool is_buckets = strcmp(bpf_map__name(map), lg_map_name(LG_MAP_BUCKETS)) == 0;
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return -errno;
+	differ(what, sizeof(what), "type", info.type, bpf_map__type(map));
+	differ(what, sizeof(what), "key size", info.key_size, bpf_map__key_size(map));
+	differ(what, sizeof(what), "value size", info.value_size, bpf_map__value_size(map));
+	if (!is_buckets)
+		differ(what, sizeof(what), "max entries", info.max_entries, bpf_map__max_entries(map));
+	differ(what, sizeof(what), "flags", info.map_flags, bpf_map__map_flags(map));
+	if (what[0]) {
+		lg_complain(l->c, "%s: the pinned map '%s' is another than this build needs (%s); nothing was changed: run the build "
+				  "that made it, or remove it with `leasegate detach`", l->kern->dir, bpf_map__name(map), what);
+		return -EPROTONOSUPPORT;
+	}
+	if (is_buckets && l->o->max_keys && info.max_entries != l->o->max_keys)
+		lg_complain(l->c, "%s: the table of keys stays at %u entries, not %u as configured: the size of a table in use cannot "
+				  "change; `leasegate detach` and a new start make it anew, without its levels", l->kern->dir,
+			    info.max_entries, l->o->max_keys);
+	return 0;
+}
+
+/* The map of this name that the attached program uses, or -ENOENT. */
+static int map_of_attached(uint32_t prog_id, const char *name)
+{
+	__u32 ids[MAPS_PER_PROG_MAX];
+	struct bpf_prog_info info = { .map_ids = (uintptr_t)ids, .nr_map_ids = MAPS_PER_PROG_MAX };
+	__u32 len = sizeof(info);
+	_cleanup_fd_ int prog = -1;
+
+	prog = bpf_prog_get_fd_by_id(prog_id);
+	if (prog < 0 || bpf_obj_get_info_by_fd(prog, &info, &len) < 0)
+		return -errno;
+	for (__u32 i = 0; i < info.nr_map_ids && i < MAPS_PER_PROG_MAX; i++) {
+		struct bpf_map_info map = { 0 };
+		_cleanup_fd_ int fd = -1;
+
+		len = sizeof(map);
+		fd = bpf_map_get_fd_by_id(ids[i]);
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &map, &len) < 0)
+			return -errno;
+		if (strcmp(map.name, name) == 0)
+			return TAKE_FD(fd);
+	}
+	return -ENOENT;
+}
+
+/* A descriptor of the map of an earlier process: pinned, or held by what is attached. -ENOENT: to be made. */
+static int find_map(struct loading *l, const char *name, const char *path)
+{
+	int fd;
+
+	if (l->remake)
+		return -ENOENT;
+	fd = bpf_obj_get(path);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOENT || !l->attached_prog_id)
+		return -errno;
+	fd = map_of_attached(l->attached_prog_id, name);
+	if (fd != -EPERM)
+		return fd;
+	lg_complain(l->c, "%s is missing while programs are attached, and only with CAP_SYS_ADMIN can the map be fetched from them: "
+			  "start once with it, or remove all with `leasegate detach`", path);
+	*l->ret_fail = LG_KERN_PRIVILEGE;
+	return -EKEYREJECTED;
+}
+
+static int reuse_map(struct loading *l, struct bpf_map *map)
+{
+	char path[LG_KPATH_LEN];
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	bpf_map__set_pin_path(map, NULL);
+	lg_pins_map_path(l->kern, bpf_map__name(map), path, sizeof(path));
+	fd = find_map(l, bpf_map__name(map), path);
+	if (fd == -ENOENT) {
+		l->no_levels |= map == l->skel->maps.buckets;
+		return 0;
+	}
+	r = fd < 0 ? fd : check_map(l, map, fd);
+	if (r == -EPROTONOSUPPORT || r == -EKEYREJECTED)
+		return r;
+	if (r == 0)
+		r = bpf_map__reuse_fd(map, fd);
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_PIN, path, r, NULL, l->c);
+	return r;
+}
+
+static int reuse_maps(struct loading *l)
+{
+	struct bpf_map *map;
+	int r;
+
+	bpf_object__for_each_map(map, l->skel->obj) {
+		if (bpf_map__is_internal(map))
+			continue;
+		r = reuse_map(l, map);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- loading ---- */
+
+static int skel_open(struct loading *l)
+{
+	uint32_t max_keys = l->o->max_keys ? l->o->max_keys : LG_KEYS_DEFAULT;
+	int r;
+
+	l->skel = leasegate_bpf__open();
+	if (!l->skel) {
+		r = -errno;
+		*l->ret_fail = lg_why(LG_WHY_LOAD, "programs", r, NULL, l->c);
+		return r;
+	}
+	l->skel->rodata->lg_test_clock = l->o->test_clock;
+	return bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+}
+
+static int skel_load(struct loading *l)
+{
+	struct lg_print print;
+	int r;
+
+	lg_print_begin(&print);
+	r = leasegate_bpf__load(l->skel);
+	lg_print_end();
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_LOAD, "cannot load the programs", r, &print, l->c);
+	return r;
+}
+
+/* Words of a new instance; of an adopted one they are checked. */
+static int control_init(struct loading *l)
+{
+	int fd = bpf_map__fd(l->skel->maps.control);
+	struct lg_control control = { 0 };
+	__u32 zero = 0;
+	int r = 0;
+
+	if (bpf_map_lookup_elem(fd, &zero, &control) < 0)
+		r = -errno;
+	if (r == 0 && l->adopt && !l->no_levels && control.abi_version != LG_ABI_VERSION) {
+		lg_complain(l->c, "%s: the pinned map 'control' is another than this build needs (abi_version %u, needed %d); nothing "
+				  "was changed", l->kern->dir, control.abi_version, LG_ABI_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	if (r < 0 || (l->adopt && !l->no_levels))
+		return r;
+	/* Levels begin anew, so lessors must not take this for the state they know. */
+	control.abi_version = LG_ABI_VERSION;
+	control.incarnation = l->o->incarnation;
+	if (getrandom(&control.hash_seed, sizeof(control.hash_seed), 0) != sizeof(control.hash_seed))
+		return -EIO;
+	return bpf_map_update_elem(fd, &zero, &control, BPF_ANY) < 0 ? -errno : 0;
+}
+
+static int pin_map(struct loading *l, struct bpf_map *map)
+{
+	char path[LG_KPATH_LEN];
+
+	lg_pins_map_path(l->kern, bpf_map__name(map), path, sizeof(path));
+	if (l->remake && unlink(path) < 0 && errno != ENOENT)
+		return -errno;
+	if (bpf_obj_pin(bpf_map__fd(map), path) == 0) {
+		l->pinned[l->n_pinned++] = map;
+		return 0;
+	}
+	return errno == EEXIST ? 0 : -errno;
+}
+
+static int pin_maps(struct loading *l)
+{
+	char path[LG_KPATH_LEN];
+	struct bpf_map *map;
+	int r;
+
+	lg_pins_map_path(l->kern, "", path, sizeof(path));
+	l->kern->vdir_made = mkdir(path, 0700) == 0;
+	r = l->kern->vdir_made || errno == EEXIST ? 0 : -errno;
+	bpf_object__for_each_map(map, l->skel->obj)
+		if (r == 0 && !bpf_map__is_internal(map) && map != l->skel->maps.control)
+			r = pin_map(l, map);
+	if (r == 0)
+		r = pin_map(l, l->skel->maps.control);
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_PIN, path, r, NULL, l->c);
+	return r;
+}
+
+static void unpin_maps(struct loading *l)
+{
+	char path[LG_KPATH_LEN];
+
+	while (l->n_pinned) {
+		lg_pins_map_path(l->kern, bpf_map__name(l->pinned[--l->n_pinned]), path, sizeof(path));
+		unlink(path);
+	}
+}
+
+/* The descriptors outlive the skeleton, which holds megabytes of what only loading needs. */
+static int take_fds(struct loading *l)
+{
+	for (int i = 0; i < _LG_MAP_N; i++) {
+		const struct bpf_map *map = bpf_object__find_map_by_name(l->skel->obj, lg_map_name(i));
+
+		if (!map)
+			return -ENOENT;
+		l->kern->map_fd[i] = fcntl(bpf_map__fd(map), F_DUPFD_CLOEXEC, 3);
+		if (l->kern->map_fd[i] < 0)
+			return -errno;
+	}
+	for (int i = 0; i < _LG_PROG_N; i++) {
+		const struct bpf_program *prog = bpf_object__find_program_by_name(l->skel->obj, prog_names[i]);
+
+		if (!prog)
+			return -ENOENT;
+		l->kern->prog_fd[i] = fcntl(bpf_program__fd(prog), F_DUPFD_CLOEXEC, 3);
+		if (l->kern->prog_fd[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int publish(struct loading *l)
+{
+	int r;
+
+	r = control_init(l);
+	if (r == 0)
+		r = take_fds(l);
+	if (r < 0) {
+		if (r != -EPROTONOSUPPORT)
+			*l->ret_fail = lg_why(LG_WHY_LOAD, "maps", r, NULL, l->c);
+		return r;
+	}
+	r = pin_maps(l);
+	if (r == 0) {
+		r = lg_attach_update_all(l->kern);
+		if (r < 0)
+			*l->ret_fail = lg_why(LG_WHY_ATTACH, "cannot replace the attached programs", r, NULL, l->c);
+	}
+	if (r < 0)
+		unpin_maps(l);
+	return r;
+}
+
+static int load(struct loading *l)
+{
+	_cleanup_(skel_destroy) struct leasegate_bpf *skel = NULL;
+	int r;
+
+	r = skel_open(l);
+	skel = l->skel;
+	if (r == 0)
+		r = survey(l);
+	if (r == 0)
+		r = reuse_maps(l);
+	if (r == 0)
+		r = skel_load(l);
+	if (r == 0)
+		r = publish(l);
+	l->skel = NULL;
+	return r;
+}
+
+static int check_options(const struct lg_kern_options *o, struct lg_complaint *c)
+{
+	if (o->max_keys > LG_KEYS_LIMIT)
+		return lg_complain(c, "max_keys %u: at most %u", o->max_keys, LG_KEYS_LIMIT);
+	return 0;
+}
+
+int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
+		 struct lg_complaint *c)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	struct loading l = { .o = o, .ret_fail = ret_fail, .c = c };
+	int r;
+
+	c->text[0] = '\0';
+	*ret_fail = LG_KERN_REFUSED;
+	r = check_options(o, c);
+	if (r == 0)
+		r = lg_kern_new(o->instance, o->root, &kern, c);
+	if (r < 0)
+		return r;
+	l.kern = kern;
+	r = lg_pins_check_root(kern, c);
+	if (r < 0) {
+		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
+		return r;
+	}
+	r = lg_pins_make(kern, ret_fail, c);
+	if (r == 0)
+		r = load(&l);
+	if (r < 0) {
+		lg_pins_unmake(kern);
+		return r;
+	}
+	*ret_fail = LG_KERN_OK;
+	*ret_kern = TAKE(kern);
+	return l.adopt;
+}
+
+/* ---- pins only ---- */
+
+static const struct {
+	uint32_t key_bytes;
+	uint32_t value_bytes;
+} map_sizes[_LG_MAP_N] = {
+	[LG_MAP_BYPASS] = { 4, sizeof(struct lg_bypass) },
+	[LG_MAP_BUCKETS] = { sizeof(struct lg_key), sizeof(struct lg_bucket) },
+	[LG_MAP_OVERFLOW] = { 4, sizeof(struct lg_bucket) },
+	[LG_MAP_RULES] = { 4, sizeof(struct lg_ruleset) },
+	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },
+	[LG_MAP_VERDICTS] = { 4, sizeof(struct lg_count) },
+	[LG_MAP_RULE_COUNTS] = { 4, sizeof(struct lg_rule_counts) },
+	[LG_MAP_EVENTS] = { 0, 0 },
+	[LG_MAP_OPS] = { 4, sizeof(struct lg_op) },
+	[LG_MAP_SHARED] = { 4, sizeof(struct lg_shared) },
+	[LG_MAP_TEST_CLOCK] = { 4, sizeof(__u64) },
+	[LG_MAP_CONTROL] = { 4, sizeof(struct lg_control) },
+};
+
+static int open_pin(struct lg_kern *kern, enum lg_map map, struct lg_complaint *c)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+	char path[LG_KPATH_LEN];
+	char what[128] = "";
+	int fd;
+
+	lg_pins_map_path(kern, lg_map_name(map), path, sizeof(path));
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return -errno;
+	kern->map_fd[map] = fd;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return -errno;
+	differ(what, sizeof(what), "key size", info.key_size, map_sizes[map].key_bytes);
+	differ(what, sizeof(what), "value size", info.value_size, map_sizes[map].value_bytes);
+	if (!what[0])
+		return 0;
+	lg_complain(c, "%s: the pinned map is another than this build knows (%s): use the tool of the build that made it", path, what);
+	return -EPROTONOSUPPORT;
+}
+
+/* No pins of our version: say whether another version's are there. */
+static int no_pins(struct lg_kern *kern, struct lg_complaint *c)
+{
+	struct survey s = { 0 };
+	int r;
+
+	r = lg_pins_each(kern->dir, survey_version, &s);
+	if (r == 0 && s.other_abi) {
+		lg_complain(c, "instance '%s' was made by a build of ABI version %u, this one speaks version %d: use the tool of that "
+			       "build", kern->instance, s.other_abi, LG_ABI_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	lg_complain(c, "instance '%s' has no whole set of pins in %s: no daemon was started under this name, or it was detached", kern->instance,
+		    kern->root);
+	return -ENOENT;
+}
+
+int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
+		      struct lg_complaint *c)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	int r;
+
+	*ret_fail = LG_KERN_REFUSED;
+	r = lg_kern_new(instance, root, &kern, c);
+	if (r < 0)
+		return r;
+	r = lg_pins_check_root(kern, c);
+	if (r < 0) {
+		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
+		return r;
+	}
+	for (int i = 0; i < _LG_MAP_N && r == 0; i++)
+		r = open_pin(kern, i, c);
+	if (r == -ENOENT)
+		return no_pins(kern, c);
+	if (r < 0) {
+		if (r != -EPROTONOSUPPORT)
+			*ret_fail = lg_why(LG_WHY_PIN, kern->dir, r, NULL, c);
+		return r;
+	}
+	*ret_fail = LG_KERN_OK;
+	*ret_kern = TAKE(kern);
+	return 0;
+}
+
+struct lg_kern *lg_kern_free(struct lg_kern *kern)
+{
+	if (!kern)
+		return NULL;
+	ring_buffer__free(kern->ring);
+	for (int i = 0; i < _LG_MAP_N; i++)
+		if (kern->map_fd[i] >= 0)
+			close(kern->map_fd[i]);
+	for (int i = 0; i < _LG_PROG_N; i++)
+		if (kern->prog_fd[i] >= 0)
+			close(kern->prog_fd[i]);
+	if (kern->lock_fd >= 0)
+		close(kern->lock_fd);
+	free(kern->made);
+	free(kern);
+	return NULL;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Rule sets and buckets through the real maps and programs. */
+#include "tests/bpf/kern_world.h"
+
+#include "base/clock.h"
+
+/* ---- buckets ---- */
+
+static const struct lg_key key1 = { .rule_id = 3, .form = LG_FORM_SOURCE, .a = { [10] = 0xff, 0xff, 192, 0, 2, 1 } };
+
+/* A global rule by source, on a set of its own. */
+static void load_one_rule(struct lg_kern *kern, uint32_t rule_id, uint64_t version)
+{
+	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	struct lg_ruleset *set = calloc(1, sizeof(*set));
+
+	assert_true(names && set);
+	set->version = version;
+	set->n_rules = 1;
+	set->rules[0].rule_id = rule_id;
+	set->rules[0].flags = LG_RULE_GLOBAL | LG_RULE_IPV4 | LG_RULE_IPV6;
+	set->rules[0].key_form = LG_FORM_SOURCE;
+	set->rules[0].cold_burst_tok = 1000;
+	snprintf(names[rule_id].name, LG_NAME_LEN, "rule%u", rule_id);
+	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
+	free(names);
+	free(set);
+}
+
+static void a_grant_is_taken_back_as_far_as_it_is_left(void **state)
+{
+	struct lg_kern *kern = open_anew();
+	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = 20, .epoch = 1 };
+
+	(void)state;
+	load_one_rule(kern, 3, 1);
+	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	assert_int_equal(op.result, 0);
+	assert_int_equal(op.after.granted_tok, 100);
+	assert_int_equal(op.after.low_water_tok, 20);
+	assert_int_equal(op.after.kind, LG_BUCKET_BLOCK);
+
+	op.code = LG_OP_TAKE;
+	op.tok = 30;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	assert_int_equal(op.result, 0);
+	assert_int_equal(op.tok, 30);
+	op.tok = ~0ull;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	assert_int_equal(op.tok, 70);
+	assert_int_equal(op.after.spent_tok, 100);
+	assert_int_equal(op.after.returned_tok, 100);
+
+	op.code = LG_OP_READ;
+	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
+	assert_int_equal(op.result, 0);
+	assert_int_equal(op.after.granted_tok, 100);
+	op.key.a[15] = 99;
+	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
+	assert_int_equal(op.result, -ENOENT);
+	lg_kern_free(kern);
+}
+
+static void a_level_outlives_the_process(void **state)
+{
+	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull, .generation = 4, .epoch = 2 };
+	struct lg_kern *kern = open_anew();
+
+	(void)state;
+	load_one_rule(kern, 3, 1);
+	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	op.code = LG_OP_TAKE;
+	op.tok = 70;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	kern = lg_kern_free(kern);
+	kern = open_again();
+	op.code = LG_OP_READ;
+	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
+	assert_int_equal(op.result, 0);
+	assert_int_equal(op.after.granted_tok - op.after.spent_tok, 30);
+	lg_kern_free(kern);
+}
+
+struct walk {
+	uint32_t n;
+	uint64_t granted_tok;
+	uint32_t n_overflow;
+	uint32_t overflow_index;
+};
+
+static int walk_one(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
+{
+	struct walk *w = arg;
+
+	if (key->form == LG_FORM_OVERFLOW) {
+		w->n_overflow++;
+		memcpy(&w->overflow_index, key->a, sizeof(w->overflow_index));
+	} else {
+		w->n++;
+		w->granted_tok += bucket->granted_tok;
+	}
+	return 0;
+}
+
+static int walk_stop(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
+{
+	(void)key;
+	(void)bucket;
+	++*(int *)arg;
+	return 42;
+}
+
+/* One batch, one more, and several with a rest. */
+static void any_number_of_operations_is_carried_out_and_walked(void **state)
+{
+	static const size_t counts[] = { 1, LG_OPS_MAX - 1, LG_OPS_MAX, LG_OPS_MAX + 1, 3 * LG_OPS_MAX - 7 };
+	struct lg_kern *kern = open_anew();
+	struct lg_op *ops = calloc(3 * LG_OPS_MAX, sizeof(*ops));
+	uint32_t max, used;
+	int stopped = 0;
+
+	(void)state;
+	assert_non_null(ops);
+	load_one_rule(kern, 3, 1);
+	for (size_t c = 0; c < N_ELEMS(counts); c++) {
+		struct walk w = { 0 };
+
+		for (size_t i = 0; i < counts[c]; i++) {
+			ops[i] = (struct lg_op){ .key = key1, .code = LG_OP_GRANT, .tok = 5, .low_water_tok = ~0ull };
+			ops[i].key.a[14] = (uint8_t)(i >> 8);
+			ops[i].key.a[15] = (uint8_t)i;
+			ops[i].expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
+		}
+		assert_int_equal(lg_kern_grant(kern, ops, counts[c]), 0);
+		for (size_t i = 0; i < counts[c]; i++)
+			assert_int_equal(ops[i].result, 0);
+		assert_int_equal(ops[counts[c] - 1].after.granted_tok, 5);
+		assert_int_equal(lg_kern_each_bucket(kern, walk_one, &w), 0);
+		assert_int_equal(w.n, counts[c]);
+		assert_int_equal(w.granted_tok, 5 * counts[c]);
+		assert_int_equal(w.n_overflow, 0);
+		assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
+		assert_int_equal(used, counts[c]);
+		/* Forgotten, so that the next row begins with nothing. */
+		for (size_t i = 0; i < counts[c]; i++)
+			ops[i].code = LG_OP_FORGET;
+		assert_int_equal(lg_kern_grant(kern, ops, counts[c]), 0);
+		assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
+		assert_int_equal(used, 0);
+	}
+	ops[0].code = LG_OP_GRANT;
+	ops[1].code = LG_OP_GRANT;
+	assert_int_equal(lg_kern_grant(kern, ops, 2), 0);
+	assert_int_equal(lg_kern_each_bucket(kern, walk_stop, &stopped), 42);
+	assert_int_equal(stopped, 1);
+	assert_int_equal(lg_kern_grant(kern, NULL, 0), 0);
+	free(ops);
+	lg_kern_free(kern);
+}
+
+/* ---- rules ---- */
+
+static void a_load_writes_the_set_that_is_not_in_force_and_then_turns(void **state)
+{
+	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	struct lg_ruleset *set = calloc(1, sizeof(*set));
+	struct lg_kern *kern = open_anew();
+	struct lg_control control;
+
+	(void)state;
+	assert_true(names && set);
+	for (uint32_t version = 1; version <= 4; version++) {
+		load_one_rule(kern, 2 + version, version);
+		assert_int_equal(lg_kern_control_read(kern, &control), 0);
+		assert_int_equal(control.active_set, version & 1);
+		assert_int_equal(control.incarnation, 7);
+		assert_int_equal(lg_kern_rules_read(kern, set, names), 0);
+		assert_int_equal(set->version, version);
+		assert_int_equal(set->n_rules, 1);
+		assert_int_equal(set->rules[0].rule_id, 2 + version);
+		assert_string_equal(names[1 + version].name, "");
+		assert_int_not_equal(names[2 + version].name[0], 0);
+	}
+	/* What was in force before is still whole in the other entry: packets on their way may be reading it. */
+	{
+		int fd = map_fd("rules");
+		__u32 other = !control.active_set;
+
+		assert_int_equal(bpf_map_lookup_elem(fd, &other, set), 0);
+		assert_int_equal(set->version, 3);
+		close(fd);
+	}
+	free(names);
+	free(set);
+	lg_kern_free(kern);
+}
+
+static void a_set_that_cannot_be_is_refused_and_changes_nothing(void **state)
+{
+	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	struct lg_ruleset *set = calloc(1, sizeof(*set));
+	struct lg_kern *kern = open_anew();
+
+	(void)state;
+	assert_true(names && set);
+	load_one_rule(kern, 3, 1);
+	set->n_rules = LG_RULES_MAX + 1;
+	assert_int_equal(lg_kern_rules_load(kern, set, names), -EINVAL);
+	set->n_rules = 1;
+	assert_int_equal(lg_kern_rules_load(kern, set, names), -EINVAL); /* id 0 */
+	set->rules[0].rule_id = LG_RULES_MAX + 1;
+	assert_int_equal(lg_kern_rules_load(kern, set, names), -EINVAL);
+	set->n_rules = 2;
+	set->rules[0].rule_id = set->rules[1].rule_id = 5;
+	assert_int_equal(lg_kern_rules_load(kern, set, names), -EINVAL);
+	assert_int_equal(lg_kern_rules_read(kern, set, names), 0);
+	assert_int_equal(set->version, 1);
+	assert_string_equal(names[3].name, "rule3");
+	set->n_rules = 0; /* no rules is a set, too */
+	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
+	free(names);
+	free(set);
+	lg_kern_free(kern);
+}
+
+static void charge_overflow(uint32_t rule_id, uint32_t i)
+{
+	struct lg_bucket bucket = { .rule_id = rule_id, .kind = LG_BUCKET_RATE, .spent_tok = 9 };
+	__u32 at = (rule_id - 1) * LG_OVERFLOW_BUCKETS + i;
+	int fd = map_fd("overflow");
+
+	assert_int_equal(bpf_map_update_elem(fd, &at, &bucket, BPF_ANY), 0);
+	close(fd);
+}
+
+static uint32_t overflow_in_use(struct lg_kern *kern, uint32_t *ret_index)
+{
+	struct walk w = { 0 };
+
+	assert_int_equal(lg_kern_each_bucket(kern, walk_one, &w), 0);
+	*ret_index = w.overflow_index;
+	return w.n_overflow;
+}
+
+static void a_reload_keeps_the_levels_of_a_rule_that_stays(void **state)
+{
+	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull };
+	struct lg_kern *kern = open_anew();
+	uint32_t index;
+
+	(void)state;
+	load_one_rule(kern, 3, 1);
+	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
+	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
+	charge_overflow(3, 1023);
+	load_one_rule(kern, 3, 2);
+	op.code = LG_OP_READ;
+	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
+	assert_int_equal(op.after.granted_tok, 100);
+	assert_int_equal(overflow_in_use(kern, &index), 1);
+	assert_int_equal(index, 1023);
+	lg_kern_free(kern);
+}
+
+static void a_forgotten_rule_leaves_nothing_to_the_next_of_its_id(void **state)
+{
+	struct lg_op ops[2] = {
+		{ .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull },
+		{ .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull },
+	};
+	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	struct lg_ruleset *set = calloc(1, sizeof(*set));
+	struct lg_kern *kern = open_anew();
+	uint32_t max, used, index;
+
+	(void)state;
+	assert_true(names && set);
+	load_one_rule(kern, 3, 1);
+	ops[0].expires_ns = ops[1].expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
+	ops[1].key.rule_id = 4;
+	assert_int_equal(lg_kern_grant(kern, ops, 1), 0);
+	charge_overflow(3, 0);
+	assert_int_equal(lg_kern_rule_forget(kern, 3), -EBUSY); /* in force */
+	assert_int_equal(lg_kern_rule_forget(kern, 0), -EINVAL);
+	assert_int_equal(lg_kern_rule_forget(kern, LG_RULES_MAX + 1), -EINVAL);
+	load_one_rule(kern, 4, 2);
+	assert_int_equal(lg_kern_grant(kern, ops + 1, 1), 0);
+	charge_overflow(4, 7);
+	assert_int_equal(lg_kern_rule_forget(kern, 3), 0);
+
+	assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
+	assert_int_equal(used, 1); /* that of rule 4 */
+	assert_int_equal(overflow_in_use(kern, &index), 1);
+	assert_int_equal(index, 7);
+	assert_int_equal(lg_kern_rules_read(kern, set, names), 0);
+	assert_string_equal(names[3].name, "");
+	load_one_rule(kern, 3, 3);
+	assert_int_equal(overflow_in_use(kern, &index), 0);
+	free(names);
+	free(set);
+	lg_kern_free(kern);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_grant_is_taken_back_as_far_as_it_is_left),
+		T(a_level_outlives_the_process),
+		T(any_number_of_operations_is_carried_out_and_walked),
+		T(a_load_writes_the_set_that_is_not_in_force_and_then_turns),
+		T(a_set_that_cannot_be_is_refused_and_changes_nothing),
+		T(a_reload_keeps_the_levels_of_a_rule_that_stays),
+		T(a_forgotten_rule_leaves_nothing_to_the_next_of_its_id),
+	};
+
+	return cmocka_run_group_tests_name("kern_rules", tests, group_setup, group_teardown);
+}
