@@ -36,7 +36,8 @@ struct lg_lessee_effects {
 	void (*grant)(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t low_water_tok, uint32_t epoch);
 	/* Take back up to tok (UINT64_MAX: all that is left) as a spender would; the bucket's totals after it in *ret_now. */
 	void (*take)(void *arg, uint64_t tok, struct lg_usage *ret_now);
-	/* Take back all that is left, and note that a new generation starts at the totals left in *ret_now. */
+	/* Take back all that is left, end the lease now (a new one may end earlier than the old one would have), and note that a new
+	 * generation starts at the totals left in *ret_now. */
 	void (*generation)(void *arg, uint32_t generation, uint32_t epoch, struct lg_usage *ret_now);
 };
 
@@ -46,6 +47,10 @@ int lg_lessee_new(const struct lg_terms *terms, uint64_t now_ns, uint64_t first_
 		  const struct lg_lessee_resume *resume, const struct lg_usage *start, struct lg_lessee **ret_lessee);
 struct lg_lessee *lg_lessee_free(struct lg_lessee *lessee);
 LG_CLEANUP(struct lg_lessee, lg_lessee_free)
+
+/* What this host spent of the key before until_ns is not known: the instance's maps were made then and it had an earlier life. A window
+ * then counts the whole limit as spent at that time, should a lessor have to learn from its holders. Before the first lg_lessee_up(). */
+void lg_lessee_forgot(struct lg_lessee *l, uint64_t until_ns);
 
 /* A rule's numbers changed. */
 void lg_lessee_terms(struct lg_lessee *l, const struct lg_terms *terms);

@@ -18,9 +18,13 @@ LG_CLEANUP(struct lg_succession, lg_succession_free)
 
 /* Before the first key: holder (the role's index) is on the durable list. */
 int lg_succession_list(struct lg_succession *s, uint32_t holder);
+/* Before the first key: the earlier life ended while it was itself still learning (it began less than ttl + grace before its end and
+ * had not heard of all its holders). It may then have lent more than max_outstanding: the whole budget counts as unknown. */
+void lg_succession_unsettled(struct lg_succession *s);
 void lg_succession_synced(struct lg_succession *s, uint32_t holder);
 
 uint64_t lg_succession_since_ns(const struct lg_succession *s);
+bool lg_succession_is_unsettled(const struct lg_succession *s);
 bool lg_succession_is_listed(const struct lg_succession *s, uint32_t holder);
 bool lg_succession_is_synced(const struct lg_succession *s, uint32_t holder);
 /* Listed holders not synced yet. */

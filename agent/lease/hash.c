@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Each region draws a number from (its name, the key); the highest draw is the home. A region that joins changes nobody's draw, so
+ * it takes exactly the keys where its own is the highest, 1/R of them, and a region that leaves hands each of its keys to the
+ * second highest. Equal draws (2^-64) are settled by the names, so that the order of the list never matters.
+ */
+#include "lease/hash.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+size_t lg_home_of(const char *const *regions, size_t n, const void *key, size_t len)
+{
+	uint64_t best_draw = 0;
+	size_t best = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t seed = XXH3_64bits(regions[i], strlen(regions[i]));
+		uint64_t draw = XXH3_64bits_withSeed(key, len, seed);
+
+		if (i == 0 || draw > best_draw || (draw == best_draw && strcmp(regions[i], regions[best]) < 0)) {
+			best_draw = draw;
+			best = i;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A region lends on what it was lent: pool = granted - returned - spent - outstanding at its hosts, all within one generation of its
+ * own lease. Three things pass through it:
+ *
+ *   Time. No host is given a lease beyond the region's own end, counted from before the host asked. Past that end the pool is
+ *   returned and nothing is lent until the home prolongs.
+ *   Lapses. A silent host's lease is spent, for the region and in its reports. When the region's own lease is void (a newer
+ *   generation from the home) so are those of all its hosts: the home has counted the whole as spent, so the region starts empty.
+ *   Lives. A region that restarts does not know what its hosts hold; the home counts the old life's lease as spent when it first
+ *   hears of the new one. A token spent after it was counted would be free, so the region keeps silent towards the home until
+ *   every host that may hold something has said hello (and so holds nothing: see lg_lessee_up()), or until their leases are over.
+ *
+ * It also remembers, for windows, what was spent in the last one: a home in a new life learns it from here. What it cannot know (a host
+ * that never came back after the region's restart) it states as the whole limit.
+ */
+#include "lease/region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "lease/age.h"
+#include "lease/asker.h"
+#include "lease/demand.h"
+#include "lease/ledger.h"
+#include "lease/arith.h"
+#include "lease/report.h"
+#include "lease/slots.h"
+
+#define MS 1000000ull
+#define IDLE_NS (4500 * MS)		/* three seconds longer than its hosts */
+#define RTT_GUESS_NS (100 * MS)
+#define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
+#define DIVIDE_NOW_MAX 64		/* with more accounts than this, those who are short wait for the tick */
+#define PEAK_FADE_NS (30000 * MS)
+
+struct lg_region {
+	struct lg_terms terms;
+	const struct lg_succession *succession;
+	struct lg_ledger ledger;
+	struct lg_asker asker;
+	struct lg_report report;
+	struct lg_slots history;	/* windows */
+	bool has_history;
+	bool learning;			/* of a new life: some host may still hold an old lease */
+	bool owes_hello;		/* the stream to the home is there, but we are learning */
+	uint32_t generation;		/* of the lease from the home */
+	uint64_t granted_tok;		/* totals of it */
+	uint64_t returned_tok;
+	uint64_t spent_tok;
+	uint64_t sent_returned_tok;	/* as the last message had them */
+	uint64_t sent_spent_tok;
+	uint64_t expires_ns;
+	uint64_t cap_tok;
+	uint64_t peak_tok;		/* largest of a host, halved while not seen again */
+	uint64_t peak_ns;
+	uint64_t active_ns;		/* when something was last spent or asked for in vain */
+	uint64_t excess_ns;		/* since when it has held more than twice what it needs; 0 it has not */
+	enum lg_grant_status status;
+	bool partial;
+};
+
+static struct lg_asker_pace pace_of(const struct lg_region *r)
+{
+	return (struct lg_asker_pace){
+		.gap_ns = r->terms.home_tick_ns,
+		.period_ns = r->terms.region_period_ns,
+		.renew_ns = r->terms.ttl_ns / 3,
+		.rtt_guess_ns = RTT_GUESS_NS,
+	};
+}
+
+/* Held and not lent on. */
+static uint64_t pool_tok(const struct lg_region *r)
+{
+	return lg_sub_floor(r->granted_tok, r->returned_tok + r->spent_tok + r->ledger.outstanding_tok);
+}
+
+static uint64_t lendable_tok(const struct lg_region *r, uint64_t now_ns)
+{
+	return now_ns < r->expires_ns ? pool_tok(r) : 0;
+}
+
+int lg_region_new(const struct lg_terms *terms, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
+		  uint64_t first_seq, uint64_t seed, struct lg_region **ret_region)
+{
+	_cleanup_(lg_region_free) struct lg_region *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->terms = *terms;
+	r->succession = succession;
+	r->learning = succession != NULL;
+	r->active_ns = r->peak_ns = now_ns;
+	lg_ledger_init(&r->ledger, epoch, seed);
+	lg_asker_init(&r->asker, first_seq, ~seed);
+	lg_report_init(&r->report, first_seq);
+	if (terms->algorithm != LG_TOKEN_BUCKET) {
+		if (lg_slots_init(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS) < 0)
+			return -ENOMEM;
+		r->has_history = true;
+	}
+	*ret_region = TAKE(r);
+	return 0;
+}
+
+struct lg_region *lg_region_free(struct lg_region *region)
+{
+	if (!region)
+		return NULL;
+	lg_ledger_fini(&region->ledger);
+	lg_report_fini(&region->report);
+	lg_slots_fini(&region->history);
+	free(region);
+	return NULL;
+}
+
+void lg_region_terms(struct lg_region *r, const struct lg_terms *terms)
+{
+	r->terms = *terms;
+	if (r->has_history)
+		lg_slots_reshape(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS, r->active_ns);
+}
+
+/* tok tokens of our own lease are spent. */
+static void book(struct lg_region *r, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+{
+	if (!tok)
+		return;
+	r->spent_tok += tok;
+	r->active_ns = now_ns;
+	lg_report_add(&r->report, spent_ns, tok, r->terms.slot_ns);
+	if (r->has_history)
+		lg_slots_add(&r->history, spent_ns, tok, now_ns);
+}
+
+struct lapse {
+	struct lg_region *r;
+	uint64_t now_ns;
+};
+
+static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
+{
+	struct lapse *lapse = arg;
+
+	(void)holder;
+	book(lapse->r, tok, lapse->now_ns, lapse->now_ns);
+}
+
+/* Whether every lease of an earlier life is known to be over. */
+static void learn(struct lg_region *r, uint64_t now_ns)
+{
+	uint64_t over_ns;
+
+	if (!r->learning)
+		return;
+	if (lg_ledger_knows_all(&r->ledger, r->succession)) {
+		r->learning = false;
+		return;
+	}
+	over_ns = lg_succession_since_ns(r->succession) + r->terms.ttl_ns + r->terms.grace_ns;
+	if (now_ns < over_ns)
+		return;
+	r->learning = false;
+	/* Somebody has never come back: what he spent in the last window is anybody's guess. */
+	if (r->has_history)
+		lg_slots_add(&r->history, over_ns, r->terms.limit_tok, now_ns);
+}
+
+/* What each message and each tick begins with. */
+static void advance(struct lg_region *r, uint64_t now_ns)
+{
+	learn(r, now_ns);
+	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct lapse){ r, now_ns });
+	if (now_ns >= r->expires_ns)
+		r->returned_tok += pool_tok(r);
+}
+
+static uint64_t peak_tok(const struct lg_region *r, uint64_t now_ns)
+{
+	uint64_t halvings = (now_ns - r->peak_ns) / PEAK_FADE_NS;
+
+	return halvings < 64 ? r->peak_tok >> halvings : 0;
+}
+
+static void see_peak(struct lg_region *r, uint64_t tok, uint64_t now_ns)
+{
+	if (tok < peak_tok(r, now_ns))
+		return;
+	r->peak_tok = lg_min_u64(tok, LG_BURST_MAX_TOK);
+	r->peak_ns = now_ns;
+}
+
+static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
+{
+	struct lg_asker_pace pace = pace_of(r);
+
+	return lg_sizes_of_region(&r->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
+				  lg_asker_rtt_ns(&r->asker, &pace), r->cap_tok);
+}
+
+/* Speaks to the home: says all there is to say. */
+static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	struct lg_asker_pace pace = pace_of(r);
+	struct lg_sizes size = sizes(r, now_ns);
+	struct lg_ask ask;
+
+	ask.generation = r->generation;
+	ask.request = request;
+	ask.granted_tok = r->granted_tok;
+	ask.spent_tok = r->spent_tok;
+	ask.returned_tok = r->returned_tok;
+	ask.want_tok = request ? size.target_tok : 0;
+	ask.demand_mtps = lg_min_u64(r->ledger.demand_mtps, 1ull << 50);
+	ask.peak_tok = peak_tok(r, now_ns);
+	lg_report_fill(&r->report, &ask, now_ns);
+	ask.n_history = 0;
+	if (r->has_history && !r->asker.heard)
+		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);
+	lg_asker_sent(&r->asker, &ask, &pace, size.target_tok, now_ns);
+	r->sent_spent_tok = r->spent_tok;
+	r->sent_returned_tok = r->returned_tok;
+	fx->ask(fx->arg, &ask);
+}
+
+static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	struct lg_asker_pace pace = pace_of(r);
+	struct lg_sizes size = sizes(r, now_ns);
+	struct lg_asker_need need = {
+		.own_tok = lendable_tok(r, now_ns) + r->ledger.outstanding_tok,
+		.low_tok = size.low_tok,
+		.target_tok = size.target_tok,
+		.wanting = r->ledger.unmet_tok && !lendable_tok(r, now_ns),
+		.news = r->spent_tok != r->sent_spent_tok || r->returned_tok != r->sent_returned_tok || r->report.n,
+		.unreported_tok = r->spent_tok - r->sent_spent_tok,
+	};
+	uint64_t due_ns;
+	enum lg_say what;
+
+	if (r->learning)
+		return now_ns + r->terms.home_tick_ns;
+	if (r->owes_hello) {
+		r->owes_hello = false;
+		r->asker.flush = true;
+	}
+	what = lg_asker_check(&r->asker, &need, &pace, now_ns, &due_ns);
+	if (what == LG_SAY_NOTHING)
+		return due_ns;
+	say(r, what == LG_SAY_REQUEST, now_ns, fx);
+	return now_ns + pace.gap_ns;
+}
+
+bool lg_region_up(struct lg_region *r, uint32_t epoch, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	if (!lg_asker_up(&r->asker, epoch))
+		return false;
+	advance(r, now_ns);
+	r->owes_hello = r->learning;
+	if (r->learning)
+		return false;
+	say(r, sizes(r, now_ns).target_tok > 0, now_ns, fx);
+	return true;
+}
+
+void lg_region_down(struct lg_region *r)
+{
+	lg_asker_down(&r->asker);
+	r->owes_hello = false;
+}
+
+static void answer(struct lg_region *r, struct lg_holder *holder, const struct lg_region_effects *fx)
+{
+	struct lg_grant grant;
+	/* From when the host's message was here: it was sent earlier, so this ends before our own lease does. */
+	uint64_t rest_ns = lg_sub_floor(r->expires_ns, holder->asked_ns);
+
+	lg_ledger_grant(&r->ledger, holder, lg_min_u64(r->terms.ttl_ns, rest_ns), r->terms.grace_ns, &grant);
+	grant.cap_tok = r->cap_tok;
+	if (r->learning)
+		grant.status = LG_GRANT_RECOVERING;
+	fx->grant(fx->arg, holder->index, &grant);
+}
+
+/* Lends what can be lent; tells those who got something, and `asked` in any case. */
+static void divide(struct lg_region *r, const struct lg_holder *asked, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	uint64_t given_tok = lg_ledger_divide(&r->ledger, lendable_tok(r, now_ns), now_ns, r->terms.grace_ns);
+
+	if (r->ledger.unmet_tok)
+		r->active_ns = now_ns;
+	if (!given_tok && !asked)
+		return;
+	for (uint32_t i = 0; i < r->ledger.n; i++)
+		if (r->ledger.v[i].give_tok || &r->ledger.v[i] == asked)
+			answer(r, &r->ledger.v[i], fx);
+}
+
+/* Nobody is short but this one, who can be given all it wants: no need to look at the others. */
+static bool serve_alone(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
+
+	if (unmet_tok < r->ledger.unmet_tok || unmet_tok > lendable_tok(r, now_ns))
+		return false;
+	lg_ledger_give(&r->ledger, holder, unmet_tok);
+	answer(r, holder, fx);
+	return true;
+}
+
+static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	if (serve_alone(r, holder, now_ns, fx))
+		return;
+	if (r->ledger.n <= DIVIDE_NOW_MAX)
+		divide(r, holder, now_ns, fx);
+	else
+		answer(r, holder, fx);
+}
+
+void lg_region_ask(struct lg_region *r, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+		   const struct lg_region_effects *fx)
+{
+	struct lg_holder *account;
+	struct lg_news news;
+	int is_new;
+
+	if (ask->epoch != r->ledger.epoch || !lg_ask_is_sane(ask))
+		return;
+	advance(r, now_ns);
+	is_new = lg_ledger_open(&r->ledger, holder, incarnation, ask->generation, &account);
+	if (is_new < 0) {
+		struct lg_grant grant = { .ack_seq = ask->seq, .epoch = r->ledger.epoch, .status = LG_GRANT_OVERLOADED };
+
+		fx->grant(fx->arg, holder, &grant);
+		return;
+	}
+	if (is_new && r->has_history)
+		for (size_t i = 0; i < ask->n_history; i++)
+			lg_slots_add(&r->history, lg_age_end_ns(ask->history[i].age_ms, now_ns), ask->history[i].tok, now_ns);
+	if (lg_ledger_ask(&r->ledger, account, incarnation, ask, now_ns, &news) == LG_LEDGER_STALE)
+		return;
+	see_peak(r, ask->peak_tok, now_ns);
+	book(r, news.lapsed_tok, now_ns, now_ns);
+	for (size_t i = 0; i < news.n_parts; i++)
+		book(r, news.parts[i].tok, lg_age_end_ns(news.parts[i].age_ms, now_ns), now_ns);
+	learn(r, now_ns);
+	serve(r, account, now_ns, fx);
+	ask_home(r, now_ns, fx);
+}
+
+/* Our lease is void, and with it all that was lent on. The hosts are told at once; what they may have spent is remembered. */
+static void start_generation(struct lg_region *r, uint32_t generation, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	r->generation = generation;
+	r->granted_tok = r->returned_tok = r->spent_tok = r->sent_returned_tok = r->sent_spent_tok = 0;
+	r->expires_ns = 0;
+	lg_report_clear(&r->report);
+	for (uint32_t i = 0; i < r->ledger.n; i++) {
+		struct lg_holder *holder = &r->ledger.v[i];
+		uint64_t tok;
+
+		if (!holder->granted_tok)
+			continue;
+		tok = lg_ledger_void(&r->ledger, holder);
+		if (r->has_history)
+			lg_slots_add(&r->history, now_ns, tok, now_ns);
+		answer(r, holder, fx);
+	}
+}
+
+void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	uint64_t sent_ns;
+
+	if (grant->epoch != r->asker.epoch)
+		return;
+	sent_ns = lg_asker_answered(&r->asker, grant, now_ns);
+	r->status = grant->status;
+	if (grant->status != LG_GRANT_OK && grant->status != LG_GRANT_RECOVERING)
+		return;
+	if (grant->generation < r->generation)
+		return;
+	advance(r, now_ns);
+	if (grant->generation > r->generation)
+		start_generation(r, grant->generation, now_ns, fx);
+	lg_report_ack(&r->report, grant->ack_slot);
+	r->partial = grant->partial;
+	r->cap_tok = grant->cap_tok;
+	r->granted_tok = lg_max_u64(r->granted_tok, grant->granted_tok);
+	if (sent_ns)
+		r->expires_ns = lg_max_u64(r->expires_ns, sent_ns + lg_mul_div(grant->ttl_ms, MS, 1));
+	divide(r, NULL, now_ns, fx);
+}
+
+/* Gives back what no host needs. */
+static void give_back(struct lg_region *r, uint64_t now_ns)
+{
+	struct lg_sizes size = sizes(r, now_ns);
+	uint64_t pool = pool_tok(r), own = pool + r->ledger.outstanding_tok, back;
+
+	if (!pool)
+		return;
+	if (now_ns - r->active_ns >= IDLE_NS) {
+		back = pool;
+	} else {
+		if (own <= 2 * size.target_tok) {
+			r->excess_ns = 0;
+			return;
+		}
+		if (!r->excess_ns)
+			r->excess_ns = now_ns;
+		if (now_ns - r->excess_ns < IDLE_NS)
+			return;
+		back = lg_min_u64(pool, own - size.target_tok);
+	}
+	r->excess_ns = 0;
+	r->returned_tok += back;
+	r->asker.flush = true;
+}
+
+static uint64_t due_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now_ns)
+{
+	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns);
+
+	if (pool_tok(r)) {
+		due = lg_min_u64(due, r->expires_ns);
+		due = lg_min_u64(due, lg_max_u64(r->active_ns + IDLE_NS, now_ns + r->terms.region_tick_ns));
+		if (r->excess_ns)
+			due = lg_min_u64(due, r->excess_ns + IDLE_NS);
+		if (r->ledger.unmet_tok)
+			due = lg_min_u64(due, now_ns + r->terms.region_tick_ns);
+	}
+	return lg_max_u64(due, now_ns + 1);
+}
+
+uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	advance(r, now_ns);
+	give_back(r, now_ns);
+	divide(r, NULL, now_ns, fx);
+	return due_ns(r, ask_home(r, now_ns, fx), now_ns);
+}
+
+void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	advance(r, now_ns);
+	r->returned_tok += pool_tok(r);
+	if (r->asker.up && !r->learning)
+		say(r, false, now_ns, fx);
+}
+
+bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
+{
+	bool told = r->spent_tok == r->sent_spent_tok && r->returned_tok == r->sent_returned_tok &&
+		    r->asker.answered_seq == r->asker.seq;
+	bool moot = now_ns >= r->expires_ns + r->terms.ttl_ns + r->terms.grace_ns;
+
+	return !r->learning && !r->ledger.outstanding_tok && !r->ledger.want_tok && !pool_tok(r) && (told || moot) &&
+	       (!r->has_history || now_ns >= lg_slots_last_ns(&r->history));
+}
+
+void lg_region_view(const struct lg_region *r, uint64_t now_ns, struct lg_region_view *ret)
+{
+	struct lg_asker_pace pace = pace_of(r);
+
+	*ret = (struct lg_region_view){
+		.epoch = r->asker.epoch,
+		.generation = r->generation,
+		.granted_tok = r->granted_tok,
+		.returned_tok = r->returned_tok,
+		.pool_tok = lendable_tok(r, now_ns),
+		.outstanding_tok = r->ledger.outstanding_tok,
+		.spent_tok = r->spent_tok,
+		.expires_ns = r->expires_ns,
+		.demand_mtps = r->ledger.demand_mtps,
+		.target_tok = sizes(r, now_ns).target_tok,
+		.rtt_ns = lg_asker_rtt_ns(&r->asker, &pace),
+		.n_holders = r->ledger.n,
+		.partial = r->partial,
+		.status = r->status,
+	};
+}
