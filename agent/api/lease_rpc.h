@@ -51,6 +51,7 @@ struct lg_lease_client_handlers {
 int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
 			const struct lg_lease_client_handlers *handlers, void *arg, struct lg_lease_client **ret_client,
 			struct lg_complaint *c);
+/* Not from inside a handler. */
 struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client);
 LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
 bool lg_lease_client_is_up(const struct lg_lease_client *client);
@@ -70,16 +71,26 @@ struct lg_lease_server_handlers {
 	void (*ask)(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask);
 	void (*synced)(void *arg, struct lg_lease_peer *peer);
 	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
+	/* Of an accepted peer, never from inside a call of yours; it is freed when this returns. */
 	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
 			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c);
+/* Ends all streams with UNAVAILABLE; `gone` is not called for them. Not from inside a handler. */
 struct lg_lease_server *lg_lease_server_free(struct lg_lease_server *server);
 LG_CLEANUP(struct lg_lease_server, lg_lease_server_free)
 int lg_lease_server_port(const struct lg_lease_server *server);
+/* Streams that the server ended, by cause. */
+struct lg_lease_server_counts {
+	uint64_t refused;	/* hello was refused */
+	uint64_t malformed;	/* a message broke the protocol */
+	uint64_t slow;		/* the peer read too slowly, or memory was short */
+	uint64_t late;		/* no hello came in time */
+};
+void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret);
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
 void lg_lease_peer_flush(struct lg_lease_peer *peer);
-/* Ends the stream with UNAVAILABLE; `gone` is not called for it. */
+/* Ends the stream with UNAVAILABLE; `gone` is not called for it, and it is freed (inside a handler called for it, after that). */
 void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why);
 void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user);
 void *lg_lease_peer_user(const struct lg_lease_peer *peer);

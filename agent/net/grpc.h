@@ -12,6 +12,8 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 
+#define LG_GRPC_SESSIONS_MAX 8192	/* connections of one server; more are refused with a text */
+
 struct lg_loop;
 struct lg_grpc_server;
 struct lg_grpc_client;
@@ -21,6 +23,7 @@ struct lg_grpc_stream;
 enum lg_grpc_status {
 	LG_GRPC_OK = 0,
 	LG_GRPC_CANCELLED = 1,
+	LG_GRPC_UNKNOWN = 2,
 	LG_GRPC_INVALID_ARGUMENT = 3,
 	LG_GRPC_DEADLINE_EXCEEDED = 4,
 	LG_GRPC_PERMISSION_DENIED = 7,
@@ -29,6 +32,7 @@ enum lg_grpc_status {
 	LG_GRPC_UNIMPLEMENTED = 12,
 	LG_GRPC_INTERNAL = 13,
 	LG_GRPC_UNAVAILABLE = 14,
+	LG_GRPC_UNAUTHENTICATED = 16,
 };
 
 struct lg_grpc_handlers {
@@ -43,11 +47,13 @@ struct lg_grpc_handlers {
 
 int lg_grpc_server_new(struct lg_loop *loop, const char *address, const struct lg_grpc_handlers *handlers, void *arg,
 		       struct lg_grpc_server **ret_server, struct lg_complaint *c);
+/* Tells its peers and ends all streams; `closed` is not called for them. Not from inside a handler. */
 struct lg_grpc_server *lg_grpc_server_free(struct lg_grpc_server *server);
 LG_CLEANUP(struct lg_grpc_server, lg_grpc_server_free)
 int lg_grpc_server_port(const struct lg_grpc_server *server);
 
-/* Connects in the background. A client is one connection; when it ends, all its streams are closed with UNAVAILABLE. */
+/* Connects in the background. A client is one connection; when it ends, all its streams are closed with UNAVAILABLE, and it opens no
+ * more (-EPIPE). A lessor that stays silent for 7 s, pings included, is gone. May be freed inside a handler. */
 int lg_grpc_client_new(struct lg_loop *loop, const char *address, const struct lg_grpc_handlers *handlers, void *arg,
 		       struct lg_grpc_client **ret_client, struct lg_complaint *c);
 struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client);

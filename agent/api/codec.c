@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "api/codec.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "api/arena.h"
+#include "proto/lease.pb-c.h"
+
+/* A full message of shortest slots, 1 MiB / 8 bytes of them, takes 13 MiB unpacked. */
+#define UNPACKED_BYTES_MAX (32u << 20)
+
+struct lg_holder_msg {
+	struct lg_arena arena;
+	Leasegate__V1__HolderMessage *m;
+};
+
+struct lg_lessor_msg {
+	struct lg_arena arena;
+	Leasegate__V1__LessorMessage *m;
+};
+
+/* ---- checks ---- */
+
+static int check_name(const char *what, const char *name, struct lg_complaint *c)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+	size_t len = strlen(name);
+
+	if (!len || len >= LG_NAME_LEN || name[strspn(name, allowed)] || strchr("._-", name[0]))
+		return lg_complain(c, "%s is no name", what);
+	return 0;
+}
+
+static int check_tok(const char *what, uint64_t tok, struct lg_complaint *c)
+{
+	if (tok > LG_WIRE_TOK_MAX)
+		return lg_complain(c, "%s is above 2^62", what);
+	return 0;
+}
+
+static int check_address(const char *what, const ProtobufCBinaryData *bytes, bool wanted, struct lg_complaint *c)
+{
+	if (bytes->len && (bytes->len != 16 || !wanted))
+		return lg_complain(c, "%s of the key has %zu bytes", what, bytes->len);
+	return 0;
+}
+
+static int check_key(const Leasegate__V1__Key *key, struct lg_complaint *c)
+{
+	int r;
+
+	if (!key)
+		return lg_complain(c, "the key is missing");
+	if (key->form < LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE || key->form > LEASEGATE__V1__KEY_FORM__KEY_FORM_DESTINATION)
+		return lg_complain(c, "the form of the key is %d", (int)key->form);
+	r = check_name("the rule", key->rule, c);
+	if (r == 0)
+		r = check_address("a", &key->a, key->form != LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE, c);
+	if (r == 0)
+		r = check_address("b", &key->b, false, c);
+	return r;
+}
+
+static int check_slots(const char *what, Leasegate__V1__UsageSlot *const *slots, size_t n, size_t max,
+		       struct lg_complaint *c)
+{
+	uint64_t sum = 0;
+
+	if (n > max)
+		return lg_complain(c, "%zu %s, of at most %zu", n, what, max);
+	for (size_t i = 0; i < n; i++) {
+		if (slots[i]->age_ms > LG_WIRE_AGE_MAX_MS)
+			return lg_complain(c, "%s: an age of %" PRIu64 " ms", what, slots[i]->age_ms);
+		if (slots[i]->tok > LG_WIRE_TOK_MAX - sum)
+			return lg_complain(c, "%s: their sum is above 2^62", what);
+		sum += slots[i]->tok;
+	}
+	return 0;
+}
+
+/* granted - consumed - returned, or 0; the parts have been checked, so that nothing wraps. */
+static uint64_t remaining_tok(uint64_t granted_tok, uint64_t consumed_tok, uint64_t returned_tok)
+{
+	uint64_t used_tok = consumed_tok + returned_tok;
+
+	return granted_tok > used_tok ? granted_tok - used_tok : 0;
+}
+
+static int check_totals(const Leasegate__V1__ReportUsage *u, struct lg_complaint *c)
+{
+	int r;
+
+	r = check_tok("granted_tok", u->granted_tok, c);
+	if (r == 0)
+		r = check_tok("consumed_tok", u->consumed_tok, c);
+	if (r == 0)
+		r = check_tok("returned_tok", u->returned_tok, c);
+	if (r == 0)
+		r = check_tok("demand_mtps", u->demand_mtps, c);
+	if (r == 0)
+		r = check_tok("peak_tok", u->peak_tok, c);
+	if (r < 0)
+		return r;
+	if (u->remaining_tok != remaining_tok(u->granted_tok, u->consumed_tok, u->returned_tok))
+		return lg_complain(c, "remaining_tok is not granted - consumed - returned");
+	return 0;
+}
+
+static int check_usage(const Leasegate__V1__ReportUsage *u, struct lg_complaint *c)
+{
+	int r;
+
+	if (!u)
+		return lg_complain(c, "the usage is missing");
+	r = check_key(u->key, c);
+	if (r == 0)
+		r = check_totals(u, c);
+	if (r == 0)
+		r = check_slots("slots", u->slots, u->n_slots, LG_SLOTS_MAX, c);
+	if (r == 0)
+		r = check_slots("history", u->history, u->n_history, LG_HISTORY_MAX, c);
+	return r;
+}
+
+static const Leasegate__V1__ReportUsage *usage_of(const Leasegate__V1__Ask *ask)
+{
+	if (ask->ask_case == LEASEGATE__V1__ASK__ASK_REQUEST)
+		return ask->request->usage;
+	return ask->ask_case == LEASEGATE__V1__ASK__ASK_REPORT ? ask->report : NULL;
+}
+
+static int check_ask(const Leasegate__V1__Ask *ask, struct lg_complaint *c)
+{
+	int r = check_usage(usage_of(ask), c);
+
+	if (r == 0 && ask->ask_case == LEASEGATE__V1__ASK__ASK_REQUEST)
+		r = check_tok("want_tok", ask->request->want_tok, c);
+	return r;
+}
+
+static int check_grant(const Leasegate__V1__LeaseGrant *g, struct lg_complaint *c)
+{
+	int r;
+
+	r = check_key(g->key, c);
+	if (r == 0)
+		r = check_tok("granted_tok", g->granted_tok, c);
+	if (r == 0)
+		r = check_tok("cap_tok", g->cap_tok, c);
+	if (r < 0)
+		return r;
+	if (!g->lease)
+		return lg_complain(c, "the lease is missing");
+	if (g->status < LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK ||
+	    g->status > LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_RECOVERING)
+		return lg_complain(c, "the status is %d", (int)g->status);
+	if (g->status == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK && !g->lease->epoch)
+		return lg_complain(c, "the epoch is missing");
+	if (g->kind != LEASEGATE__V1__LEASE_KIND__LEASE_KIND_BLOCK)
+		return lg_complain(c, "a lease of kind %d, which is not known here", (int)g->kind);
+	if (g->ttl_ms > LG_WIRE_TTL_MAX_MS)
+		return lg_complain(c, "a time to live of %" PRIu64 " ms", g->ttl_ms);
+	return 0;
+}
+
+static int check_hello(const Leasegate__V1__Hello *hello, struct lg_complaint *c)
+{
+	int r;
+
+	r = check_name("the holder", hello->holder, c);
+	return r < 0 ? r : check_name("the region", hello->region, c);
+}
+
+static int check_welcome(const Leasegate__V1__Welcome *welcome, struct lg_complaint *c)
+{
+	if (!welcome->epoch)
+		return lg_complain(c, "the epoch is missing");
+	return check_name("the lessor", welcome->lessor, c);
+}
+
+/* Says which one of a batch it is about. */
+static int in_batch(int r, const char *what, size_t i, struct lg_complaint *c)
+{
+	char text[sizeof(c->text)];
+
+	if (r == 0)
+		return 0;
+	memcpy(text, c->text, sizeof(text));
+	return lg_complain(c, "%s %zu: %s", what, i + 1, text);
+}
+
+static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complaint *c)
+{
+	if (m->hello && (m->n_asks || m->synced))
+		return lg_complain(c, "hello does not stand alone");
+	if (m->hello)
+		return check_hello(m->hello, c);
+	if (m->n_asks > LG_BATCH_KEYS_MAX)
+		return lg_complain(c, "%zu asks, of at most %d", m->n_asks, LG_BATCH_KEYS_MAX);
+	for (size_t i = 0; i < m->n_asks; i++) {
+		int r = in_batch(check_ask(m->asks[i], c), "ask", i, c);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int check_lessor(const Leasegate__V1__LessorMessage *m, struct lg_complaint *c)
+{
+	if (m->welcome && m->n_grants)
+		return lg_complain(c, "welcome does not stand alone");
+	if (m->welcome)
+		return check_welcome(m->welcome, c);
+	if (m->n_grants > LG_BATCH_KEYS_MAX)
+		return lg_complain(c, "%zu grants, of at most %d", m->n_grants, LG_BATCH_KEYS_MAX);
+	for (size_t i = 0; i < m->n_grants; i++) {
+		int r = in_batch(check_grant(m->grants[i], c), "grant", i, c);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- reading ---- */
+
+int lg_holder_msg_parse(const uint8_t *data, size_t len, struct lg_holder_msg **ret_msg, struct lg_complaint *c)
+{
+	_cleanup_(lg_holder_msg_free) struct lg_holder_msg *msg = NULL;
+	int r;
+
+	msg = calloc(1, sizeof(*msg));
+	if (!msg)
+		return -ENOMEM;
+	lg_arena_init(&msg->arena, UNPACKED_BYTES_MAX);
+	msg->m = leasegate__v1__holder_message__unpack(&msg->arena.allocator, len, data);
+	if (!msg->m)
+		return lg_complain(c, "this is no HolderMessage");
+	r = check_holder(msg->m, c);
+	if (r < 0)
+		return r;
+	*ret_msg = TAKE(msg);
+	return 0;
+}
+
+struct lg_holder_msg *lg_holder_msg_free(struct lg_holder_msg *msg)
+{
+	if (!msg)
+		return NULL;
+	lg_arena_fini(&msg->arena);
+	free(msg);
+	return NULL;
+}
+
+/* The length has been checked. */
+static void copy_name(char to[LG_NAME_LEN], const char *from)
+{
+	memcpy(to, from, strlen(from) + 1);
+}
+
+static void copy_key(struct lg_wire_key *to, const Leasegate__V1__Key *from)
+{
+	*to = (struct lg_wire_key){ .fingerprint = from->fingerprint, .form = (uint32_t)from->form };
+	copy_name(to->rule, from->rule);
+	if (from->a.len)
+		memcpy(to->a, from->a.data, sizeof(to->a));
+}
+
+static size_t copy_slots(struct lg_slot *to, Leasegate__V1__UsageSlot *const *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = (struct lg_slot){ .id = from[i]->id, .age_ms = from[i]->age_ms, .tok = from[i]->tok };
+	return n;
+}
+
+bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello *ret_hello)
+{
+	const Leasegate__V1__Hello *h = msg->m->hello;
+
+	if (!h)
+		return false;
+	*ret_hello = (struct lg_lease_hello){ .is_region = h->is_region,
+					      .incarnation = h->incarnation,
+					      .regions_version = h->regions_version,
+					      .max_keys = h->max_keys };
+	copy_name(ret_hello->holder, h->holder);
+	copy_name(ret_hello->region, h->region);
+	return true;
+}
+
+size_t lg_holder_msg_count(const struct lg_holder_msg *msg)
+{
+	return msg->m->n_asks;
+}
+
+void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_ask *ret_ask)
+{
+	const Leasegate__V1__Ask *ask = msg->m->asks[i];
+	const Leasegate__V1__ReportUsage *u = usage_of(ask);
+
+	copy_key(ret_key, u->key);
+	ret_ask->seq = u->seq;
+	ret_ask->life = u->life;
+	ret_ask->epoch = u->epoch;
+	ret_ask->generation = u->generation;
+	ret_ask->request = ask->ask_case == LEASEGATE__V1__ASK__ASK_REQUEST;
+	ret_ask->granted_tok = u->granted_tok;
+	ret_ask->spent_tok = u->consumed_tok;
+	ret_ask->returned_tok = u->returned_tok;
+	ret_ask->want_tok = ret_ask->request ? ask->request->want_tok : 0;
+	ret_ask->demand_mtps = u->demand_mtps;
+	ret_ask->peak_tok = u->peak_tok;
+	ret_ask->n_slots = copy_slots(ret_ask->slots, u->slots, u->n_slots);
+	ret_ask->n_history = copy_slots(ret_ask->history, u->history, u->n_history);
+}
+
+bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg)
+{
+	return msg->m->synced;
+}
+
+int lg_lessor_msg_parse(const uint8_t *data, size_t len, struct lg_lessor_msg **ret_msg, struct lg_complaint *c)
+{
+	_cleanup_(lg_lessor_msg_free) struct lg_lessor_msg *msg = NULL;
+	int r;
+
+	msg = calloc(1, sizeof(*msg));
+	if (!msg)
+		return -ENOMEM;
+	lg_arena_init(&msg->arena, UNPACKED_BYTES_MAX);
+	msg->m = leasegate__v1__lessor_message__unpack(&msg->arena.allocator, len, data);
+	if (!msg->m)
+		return lg_complain(c, "this is no LessorMessage");
+	r = check_lessor(msg->m, c);
+	if (r < 0)
+		return r;
+	*ret_msg = TAKE(msg);
+	return 0;
+}
+
+struct lg_lessor_msg *lg_lessor_msg_free(struct lg_lessor_msg *msg)
+{
+	if (!msg)
+		return NULL;
+	lg_arena_fini(&msg->arena);
+	free(msg);
+	return NULL;
+}
+
+bool lg_lessor_msg_welcome(const struct lg_lessor_msg *msg, struct lg_lease_welcome *ret_welcome)
+{
+	const Leasegate__V1__Welcome *w = msg->m->welcome;
+
+	if (!w)
+		return false;
+	*ret_welcome = (struct lg_lease_welcome){ .epoch = w->epoch, .regions_version = w->regions_version };
+	copy_name(ret_welcome->lessor, w->lessor);
+	return true;
+}
+
+size_t lg_lessor_msg_count(const struct lg_lessor_msg *msg)
+{
+	return msg->m->n_grants;
+}
+
+void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_grant *ret_grant)
+{
+	const Leasegate__V1__LeaseGrant *g = msg->m->grants[i];
+
+	copy_key(ret_key, g->key);
+	*ret_grant = (struct lg_grant){ .ack_seq = g->ack_seq,
+					.ack_slot = g->ack_slot,
+					.epoch = g->lease->epoch,
+					.generation = g->lease->generation,
+					.granted_tok = g->granted_tok,
+					.ttl_ms = g->ttl_ms,
+					.cap_tok = g->cap_tok,
+					.partial = g->partial,
+					.status = (enum lg_grant_status)g->status };
+}

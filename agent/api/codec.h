@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Messages of the lease service (include/proto/lease.proto) to structs and back. Inside of api/. Pure.
+ *
+ * Reading checks a whole message, every range that the .proto file gives, before anything of it can be taken out: malformed input never
+ * reaches the core, not even by half. Writing appends, and what was appended piece by piece is one message: repeated fields of protobuf
+ * messages that stand one behind the other are joined.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/lease_rpc.h"
+#include "base/complaint.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#define LG_WIRE_TOK_MAX (1ull << 62)	/* of every amount of tokens: two of them can be added */
+#define LG_WIRE_AGE_MAX_MS (2 * (LG_PER_MAX_NS / 1000000))
+#define LG_WIRE_TTL_MAX_MS (LG_PER_MAX_NS / 1000000)
+
+/* ---- from a holder ---- */
+struct lg_holder_msg;
+/* -EINVAL with c->text saying what is wrong, or -ENOMEM. data is not needed afterwards. */
+int lg_holder_msg_parse(const uint8_t *data, size_t len, struct lg_holder_msg **ret_msg, struct lg_complaint *c);
+struct lg_holder_msg *lg_holder_msg_free(struct lg_holder_msg *msg);
+LG_CLEANUP(struct lg_holder_msg, lg_holder_msg_free)
+/* Has it a hello? Then it has nothing else. */
+bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello *ret_hello);
+size_t lg_holder_msg_count(const struct lg_holder_msg *msg);
+/* The i-th ask, i below the count. */
+void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_ask *ret_ask);
+bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg);
+
+/* ---- from a lessor ---- */
+struct lg_lessor_msg;
+int lg_lessor_msg_parse(const uint8_t *data, size_t len, struct lg_lessor_msg **ret_msg, struct lg_complaint *c);
+struct lg_lessor_msg *lg_lessor_msg_free(struct lg_lessor_msg *msg);
+LG_CLEANUP(struct lg_lessor_msg, lg_lessor_msg_free)
+bool lg_lessor_msg_welcome(const struct lg_lessor_msg *msg, struct lg_lease_welcome *ret_welcome);
+size_t lg_lessor_msg_count(const struct lg_lessor_msg *msg);
+void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_grant *ret_grant);
+
+/* ---- writing: what is out of range is brought to the nearest value that is safe, a shorter age or a smaller wish ---- */
+void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello);
+void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const struct lg_ask *ask);
+void lg_codec_put_synced(struct lg_text *out);
+void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome);
+void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, const struct lg_grant *grant);

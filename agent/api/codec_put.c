@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <string.h>
+
+#include "api/codec.h"
+#include "leasegate/abi.h"
+#include "proto/lease.pb-c.h"
+
+_Static_assert((int)LG_FORM_RULE == LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE &&
+		       (int)LG_FORM_SOURCE == LEASEGATE__V1__KEY_FORM__KEY_FORM_SOURCE &&
+		       (int)LG_FORM_DESTINATION == LEASEGATE__V1__KEY_FORM__KEY_FORM_DESTINATION,
+	       "forms of keys are numbered as on the wire");
+_Static_assert((int)LG_GRANT_OK == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK &&
+		       (int)LG_GRANT_UNKNOWN_RULE == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_UNKNOWN_RULE &&
+		       (int)LG_GRANT_NOT_HOME == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_NOT_HOME &&
+		       (int)LG_GRANT_OVERLOADED == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OVERLOADED &&
+		       (int)LG_GRANT_RECOVERING == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_RECOVERING,
+	       "statuses of grants are numbered as on the wire");
+
+/* protobuf-c packs straight into the text. */
+struct sink {
+	ProtobufCBuffer base;
+	struct lg_text *out;
+};
+
+static void sink_append(ProtobufCBuffer *buffer, size_t len, const uint8_t *data)
+{
+	lg_text_add(((struct sink *)buffer)->out, (const char *)data, len);
+}
+
+static void pack(struct lg_text *out, const ProtobufCMessage *message)
+{
+	struct sink sink = { .base = { .append = sink_append }, .out = out };
+
+	protobuf_c_message_pack_to_buffer(message, &sink.base);
+}
+
+static uint64_t at_most(uint64_t value, uint64_t max)
+{
+	return value < max ? value : max;
+}
+
+static char *borrowed(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static bool is_zero(const uint8_t bytes[16])
+{
+	static const uint8_t zero[16];
+
+	return memcmp(bytes, zero, sizeof(zero)) == 0;
+}
+
+static Leasegate__V1__Key wire_key(const struct lg_wire_key *key)
+{
+	Leasegate__V1__Key k = LEASEGATE__V1__KEY__INIT;
+
+	k.rule = borrowed(key->rule);
+	k.fingerprint = key->fingerprint;
+	k.form = (Leasegate__V1__KeyForm)key->form;
+	if (!is_zero(key->a))
+		k.a = (ProtobufCBinaryData){ .len = sizeof(key->a), .data = (uint8_t *)(uintptr_t)key->a };
+	return k;
+}
+
+static void wire_slots(Leasegate__V1__UsageSlot *v, Leasegate__V1__UsageSlot **pointers, const struct lg_slot *slots, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		leasegate__v1__usage_slot__init(&v[i]);
+		v[i].id = slots[i].id;
+		v[i].age_ms = at_most(slots[i].age_ms, LG_WIRE_AGE_MAX_MS);
+		v[i].tok = slots[i].tok;
+		pointers[i] = &v[i];
+	}
+}
+
+static void fill_usage(Leasegate__V1__ReportUsage *u, const struct lg_ask *ask)
+{
+	uint64_t used_tok = ask->spent_tok + ask->returned_tok;
+
+	u->seq = ask->seq;
+	u->life = ask->life;
+	u->epoch = ask->epoch;
+	u->generation = ask->generation;
+	u->granted_tok = ask->granted_tok;
+	u->consumed_tok = ask->spent_tok;
+	u->returned_tok = ask->returned_tok;
+	u->remaining_tok = ask->granted_tok > used_tok ? ask->granted_tok - used_tok : 0;
+	u->demand_mtps = at_most(ask->demand_mtps, LG_WIRE_TOK_MAX);
+	u->peak_tok = at_most(ask->peak_tok, LG_WIRE_TOK_MAX);
+}
+
+void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const struct lg_ask *ask)
+{
+	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+	Leasegate__V1__LeaseRequest request = LEASEGATE__V1__LEASE_REQUEST__INIT;
+	Leasegate__V1__ReportUsage usage = LEASEGATE__V1__REPORT_USAGE__INIT;
+	Leasegate__V1__Ask wire = LEASEGATE__V1__ASK__INIT, *asks = &wire;
+	Leasegate__V1__UsageSlot slots[LG_SLOTS_MAX], *slot_pointers[LG_SLOTS_MAX];
+	Leasegate__V1__UsageSlot history[LG_HISTORY_MAX], *history_pointers[LG_HISTORY_MAX];
+	Leasegate__V1__Key k = wire_key(key);
+
+	fill_usage(&usage, ask);
+	wire_slots(slots, slot_pointers, ask->slots, ask->n_slots);
+	wire_slots(history, history_pointers, ask->history, ask->n_history);
+	usage.key = &k;
+	usage.slots = slot_pointers;
+	usage.n_slots = ask->n_slots;
+	usage.history = history_pointers;
+	usage.n_history = ask->n_history;
+	request.usage = &usage;
+	request.want_tok = at_most(ask->want_tok, LG_WIRE_TOK_MAX);
+	wire.ask_case = ask->request ? LEASEGATE__V1__ASK__ASK_REQUEST : LEASEGATE__V1__ASK__ASK_REPORT;
+	if (ask->request)
+		wire.request = &request;
+	else
+		wire.report = &usage;
+	m.asks = &asks;
+	m.n_asks = 1;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
+{
+	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+	Leasegate__V1__Hello h = LEASEGATE__V1__HELLO__INIT;
+
+	h.holder = borrowed(hello->holder);
+	h.region = borrowed(hello->region);
+	h.is_region = hello->is_region;
+	h.incarnation = hello->incarnation;
+	h.regions_version = hello->regions_version;
+	h.max_keys = hello->max_keys;
+	m.hello = &h;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_synced(struct lg_text *out)
+{
+	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+	Leasegate__V1__Synced synced = LEASEGATE__V1__SYNCED__INIT;
+
+	m.synced = &synced;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome)
+{
+	Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+	Leasegate__V1__Welcome w = LEASEGATE__V1__WELCOME__INIT;
+
+	w.lessor = borrowed(welcome->lessor);
+	w.epoch = welcome->epoch;
+	w.regions_version = welcome->regions_version;
+	m.welcome = &w;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, const struct lg_grant *grant)
+{
+	Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+	Leasegate__V1__LeaseGrant g = LEASEGATE__V1__LEASE_GRANT__INIT, *grants = &g;
+	Leasegate__V1__LeaseId lease = LEASEGATE__V1__LEASE_ID__INIT;
+	Leasegate__V1__Key k = wire_key(key);
+
+	lease.epoch = grant->epoch;
+	lease.generation = grant->generation;
+	g.key = &k;
+	g.lease = &lease;
+	g.ack_seq = grant->ack_seq;
+	g.ack_slot = grant->ack_slot;
+	g.granted_tok = grant->granted_tok;
+	g.ttl_ms = at_most(grant->ttl_ms, LG_WIRE_TTL_MAX_MS);
+	g.cap_tok = at_most(grant->cap_tok, LG_WIRE_TOK_MAX);
+	g.partial = grant->partial;
+	g.status = (Leasegate__V1__GrantStatus)grant->status;
+	m.grants = &grants;
+	m.n_grants = 1;
+	pack(out, &m.base);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The holder's end. Each attempt has a connection of its own: dial, hello, welcome, then UP until something breaks; then DOWN for a while
+ * that doubles with each failure, so that a lessor that comes back is not met by all its holders at once. Failures found while the role
+ * is calling us are put off to the loop: `down` never comes from inside a call of the role.
+ */
+#include "api/lease_rpc.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "api/batch.h"
+#include "api/codec.h"
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "net/address.h"
+#include "net/grpc.h"
+
+#define PATH "/leasegate.v1.LeaseService/Hold"
+#define BACKOFF_MIN_MS 50
+#define BACKOFF_MAX_MS 2000
+#define WELCOME_MS 10000	/* from the start of an attempt; dialling has a shorter limit of its own */
+#define STEADY_MS 2000		/* up for so long, the next failure is a new one */
+
+enum state { DOWN, CONNECTING, UP };
+
+struct lg_lease_client {
+	struct lg_loop *loop;
+	char address[LG_HOST_LEN + 8];
+	struct lg_lease_hello hello;
+	struct lg_lease_client_handlers handlers;
+	void *arg;
+	enum state state;
+	struct lg_grpc_client *grpc;
+	struct lg_grpc_stream *stream;
+	struct lg_batch batch;
+	struct lg_source *retry;	/* the next attempt, or the end of a failed one */
+	struct lg_source *deadline;	/* for the welcome */
+	struct lg_source *steady;
+	uint32_t backoff_ms;
+	bool failed;			/* to be taken down from the loop, for `why` */
+	char why[256];
+};
+
+static uint32_t jittered(uint32_t ms)
+{
+	return ms / 2 + arc4random_uniform(ms / 2 + 1);
+}
+
+static void go_down(struct lg_lease_client *client, const char *why)
+{
+	client->state = DOWN;
+	client->failed = false;
+	client->stream = NULL;
+	client->grpc = lg_grpc_client_free(client->grpc);
+	lg_batch_fini(&client->batch);
+	lg_source_disarm(client->deadline);
+	lg_source_disarm(client->steady);
+	lg_source_arm(client->retry, jittered(client->backoff_ms) * LG_NS_PER_MS);
+	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
+	client->handlers.down(client->arg, why);
+}
+
+static void fail_later(struct lg_lease_client *client, const char *why)
+{
+	if (client->failed)
+		return;
+	client->failed = true;
+	snprintf(client->why, sizeof(client->why), "%s", why);
+	lg_source_arm(client->retry, 0);
+}
+
+/* ---- what the stream says ---- */
+
+static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome)
+{
+	client->state = UP;
+	lg_source_disarm(client->deadline);
+	lg_source_arm(client->steady, STEADY_MS * LG_NS_PER_MS);
+	client->handlers.up(client->arg, welcome);
+}
+
+static void on_grants(struct lg_lease_client *client, const struct lg_lessor_msg *msg)
+{
+	for (size_t i = 0; i < lg_lessor_msg_count(msg); i++) {
+		struct lg_wire_key key;
+		struct lg_grant grant;
+
+		lg_lessor_msg_grant(msg, i, &key, &grant);
+		client->handlers.grant(client->arg, &key, &grant);
+	}
+	client->handlers.batch_end(client->arg);
+}
+
+static void malformed(struct lg_lease_client *client, const char *what)
+{
+	char why[sizeof(client->why)];
+
+	snprintf(why, sizeof(why), "the lessor sent a malformed message: %.200s", what);
+	go_down(client, why);
+}
+
+static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *data, size_t len)
+{
+	struct lg_lease_client *client = arg;
+	_cleanup_(lg_lessor_msg_free) struct lg_lessor_msg *msg = NULL;
+	struct lg_lease_welcome welcome;
+	struct lg_complaint c;
+	int r;
+
+	(void)stream;
+	r = lg_lessor_msg_parse(data, len, &msg, &c);
+	if (r == -ENOMEM)
+		go_down(client, "out of memory");
+	else if (r < 0)
+		malformed(client, c.text);
+	if (r < 0)
+		return;
+	if (lg_lessor_msg_welcome(msg, &welcome) != (client->state == CONNECTING))
+		malformed(client, client->state == UP ? "a second welcome" : "no welcome before the first grant");
+	else if (client->state == CONNECTING)
+		on_welcome(client, &welcome);
+	else
+		on_grants(client, msg);
+}
+
+static void on_closed(void *arg, struct lg_grpc_stream *stream, int status, const char *why)
+{
+	struct lg_lease_client *client = arg;
+	char text[sizeof(client->why)];
+
+	(void)stream;
+	snprintf(text, sizeof(text), "%.200s (status %d)", why, status);
+	go_down(client, status == LG_GRPC_UNAVAILABLE ? why : text);
+}
+
+/* ---- attempts ---- */
+
+static int say_hello(struct lg_lease_client *client)
+{
+	_cleanup_text_ struct lg_text text = { 0 };
+
+	lg_codec_put_hello(&text, &client->hello);
+	return lg_text_ok(&text) ? lg_grpc_send(client->stream, text.s, text.len) : -ENOMEM;
+}
+
+static void connect_now(struct lg_lease_client *client)
+{
+	static const struct lg_grpc_handlers handlers = { .message = on_message, .closed = on_closed };
+	struct lg_complaint c;
+	int r;
+
+	client->state = CONNECTING;
+	r = lg_grpc_client_new(client->loop, client->address, &handlers, client, &client->grpc, &c);
+	if (r == 0)
+		r = lg_grpc_client_open(client->grpc, PATH, &client->stream);
+	if (r == 0)
+		r = say_hello(client);
+	if (r == 0)
+		r = lg_source_arm(client->deadline, WELCOME_MS * LG_NS_PER_MS);
+	if (r < 0)
+		go_down(client, "out of memory");
+}
+
+static void on_retry(void *arg)
+{
+	struct lg_lease_client *client = arg;
+
+	if (client->failed)
+		go_down(client, client->why);
+	else
+		connect_now(client);
+}
+
+static void on_deadline(void *arg)
+{
+	go_down(arg, "the lessor said no welcome within 10 s");
+}
+
+static void on_steady(void *arg)
+{
+	struct lg_lease_client *client = arg;
+
+	client->backoff_ms = BACKOFF_MIN_MS;
+}
+
+int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
+			const struct lg_lease_client_handlers *handlers, void *arg, struct lg_lease_client **ret_client,
+			struct lg_complaint *c)
+{
+	_cleanup_(lg_lease_client_free) struct lg_lease_client *client = NULL;
+	struct lg_address parsed;
+	int r;
+
+	r = lg_address_parse(address, true, &parsed, c);
+	if (r < 0)
+		return r;
+	client = calloc(1, sizeof(*client));
+	if (!client)
+		return -ENOMEM;
+	client->loop = loop;
+	snprintf(client->address, sizeof(client->address), "%s", address);
+	client->hello = *hello;
+	client->handlers = *handlers;
+	client->arg = arg;
+	client->backoff_ms = BACKOFF_MIN_MS;
+	r = lg_loop_add_timer(loop, on_retry, client, &client->retry);
+	if (r == 0)
+		r = lg_loop_add_timer(loop, on_deadline, client, &client->deadline);
+	if (r == 0)
+		r = lg_loop_add_timer(loop, on_steady, client, &client->steady);
+	if (r == 0)
+		r = lg_source_arm(client->retry, 0);
+	if (r < 0)
+		return r;
+	*ret_client = TAKE(client);
+	return 0;
+}
+
+struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client)
+{
+	if (!client)
+		return NULL;
+	lg_grpc_client_free(client->grpc);
+	lg_batch_fini(&client->batch);
+	lg_source_free(client->retry);
+	lg_source_free(client->deadline);
+	lg_source_free(client->steady);
+	free(client);
+	return NULL;
+}
+
+/* ---- what the role says ---- */
+
+bool lg_lease_client_is_up(const struct lg_lease_client *client)
+{
+	return client->state == UP && !client->failed;
+}
+
+void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask)
+{
+	size_t mark = client->batch.text.len;
+	int r;
+
+	if (!lg_lease_client_is_up(client))
+		return;
+	lg_codec_put_ask(&client->batch.text, key, ask);
+	r = lg_batch_added(&client->batch, mark, client->stream);
+	if (r < 0)
+		fail_later(client, lg_batch_why(r));
+}
+
+void lg_lease_client_synced(struct lg_lease_client *client)
+{
+	if (lg_lease_client_is_up(client))
+		lg_codec_put_synced(&client->batch.text);
+}
+
+void lg_lease_client_flush(struct lg_lease_client *client)
+{
+	int r;
+
+	if (!lg_lease_client_is_up(client))
+		return;
+	r = lg_batch_flush(&client->batch, client->stream);
+	if (r < 0)
+		fail_later(client, lg_batch_why(r));
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The lessor's end: a peer per stream. Handlers of the role may close any peer, the one they are called for included, so a peer that is
+ * `busy` is freed when its handler has returned. Failures found while the role is calling us are put off to the loop: `gone` never comes
+ * from inside a call of the role.
+ */
+#include "api/lease_rpc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "api/batch.h"
+#include "api/codec.h"
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "net/address.h"
+#include "net/grpc.h"
+
+#define PATH "/leasegate.v1.LeaseService/Hold"
+#define HELLO_S 10	/* for a new stream to say hello */
+
+struct lg_lease_peer {
+	LIST_ENTRY(lg_lease_peer) link;
+	struct lg_lease_server *server;
+	struct lg_grpc_stream *stream;	/* NULL once it is over */
+	struct lg_batch batch;
+	void *user;
+	bool greeted;			/* the role knows it */
+	bool busy;			/* a handler runs for it */
+	bool failed;			/* to be ended from the loop, for `why` */
+	unsigned int age_s;
+	char address[LG_PEER_LEN];
+	char why[256];
+};
+
+struct lg_lease_server {
+	struct lg_grpc_server *grpc;
+	struct lg_lease_server_handlers handlers;
+	void *arg;
+	LIST_HEAD(, lg_lease_peer) peers;
+	unsigned int n_peers;
+	struct lg_source *ticker;
+	struct lg_source *reaper;	/* ends peers that failed */
+	struct lg_lease_server_counts counts;
+};
+
+static void peer_free(struct lg_lease_peer *peer)
+{
+	LIST_REMOVE(peer, link);
+	peer->server->n_peers--;
+	lg_batch_fini(&peer->batch);
+	free(peer);
+}
+
+/* The stream is over; the role hears of it unless it brought it about. */
+static void peer_over(struct lg_lease_peer *peer, bool tell, const char *why)
+{
+	struct lg_lease_server *server = peer->server;
+	bool busy = peer->busy;
+
+	peer->stream = NULL;
+	peer->busy = true;
+	if (tell && peer->greeted)
+		server->handlers.gone(server->arg, peer, why);
+	peer->busy = busy;
+	if (!busy)
+		peer_free(peer);
+}
+
+static void peer_end(struct lg_lease_peer *peer, int status, const char *why, bool tell)
+{
+	if (!peer->stream)
+		return;
+	lg_grpc_close(peer->stream, status, why);
+	peer_over(peer, tell, why);
+}
+
+static void fail_later(struct lg_lease_peer *peer, const char *why)
+{
+	if (peer->failed)
+		return;
+	peer->failed = true;
+	snprintf(peer->why, sizeof(peer->why), "%s", why);
+	lg_source_arm(peer->server->reaper, 0);
+}
+
+/* ---- what streams say ---- */
+
+static int on_open(void *arg, struct lg_grpc_stream *stream, const char *path)
+{
+	struct lg_lease_server *server = arg;
+	struct lg_lease_peer *peer;
+
+	if (strcmp(path, PATH) != 0)
+		return LG_GRPC_UNIMPLEMENTED;
+	if (server->n_peers >= LG_GRPC_SESSIONS_MAX)
+		return LG_GRPC_RESOURCE_EXHAUSTED;
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return LG_GRPC_RESOURCE_EXHAUSTED;
+	peer->server = server;
+	peer->stream = stream;
+	LIST_INSERT_HEAD(&server->peers, peer, link);
+	server->n_peers++;
+	snprintf(peer->address, sizeof(peer->address), "%s", lg_grpc_peer(stream));
+	lg_grpc_set_user(stream, peer);
+	return LG_GRPC_OK;
+}
+
+static void on_closed(void *arg, struct lg_grpc_stream *stream, int status, const char *why)
+{
+	(void)arg;
+	(void)status;
+	peer_over(lg_grpc_user(stream), true, why);
+}
+
+static int send_welcome(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome)
+{
+	_cleanup_text_ struct lg_text text = { 0 };
+
+	lg_codec_put_welcome(&text, welcome);
+	return lg_text_ok(&text) ? lg_grpc_send(peer->stream, text.s, text.len) : -ENOMEM;
+}
+
+static void on_hello(struct lg_lease_peer *peer, const struct lg_lease_hello *hello)
+{
+	struct lg_lease_server *server = peer->server;
+	struct lg_lease_welcome welcome = { 0 };
+	char why[256] = "refused";
+	int r;
+
+	r = server->handlers.hello(server->arg, peer, hello, &welcome, why);
+	if (!peer->stream)
+		return;
+	if (r < 0) {
+		server->counts.refused++;
+		peer_end(peer, LG_GRPC_FAILED_PRECONDITION, why, false);
+		return;
+	}
+	peer->greeted = true;
+	r = send_welcome(peer, &welcome);
+	if (r < 0)
+		fail_later(peer, lg_batch_why(r));
+}
+
+static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
+{
+	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
+	void *arg = peer->server->arg;
+
+	for (size_t i = 0; peer->stream && i < lg_holder_msg_count(msg); i++) {
+		struct lg_wire_key key;
+		struct lg_ask ask;
+
+		lg_holder_msg_ask(msg, i, &key, &ask);
+		handlers->ask(arg, peer, &key, &ask);
+	}
+	if (peer->stream && lg_holder_msg_is_synced(msg))
+		handlers->synced(arg, peer);
+	if (peer->stream)
+		handlers->batch_end(arg, peer);
+}
+
+static void malformed(struct lg_lease_peer *peer, const char *why)
+{
+	peer->server->counts.malformed++;
+	peer_end(peer, LG_GRPC_INVALID_ARGUMENT, why, true);
+}
+
+static void on_parsed(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
+{
+	struct lg_lease_hello hello;
+	bool has_hello = lg_holder_msg_hello(msg, &hello);
+
+	if (has_hello && peer->greeted)
+		malformed(peer, "a second hello");
+	else if (has_hello)
+		on_hello(peer, &hello);
+	else if (!peer->greeted)
+		malformed(peer, "the first message is no hello");
+	else
+		on_batch(peer, msg);
+}
+
+static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *data, size_t len)
+{
+	struct lg_lease_peer *peer = lg_grpc_user(stream);
+	_cleanup_(lg_holder_msg_free) struct lg_holder_msg *msg = NULL;
+	struct lg_complaint c;
+	int r;
+
+	(void)arg;
+	peer->busy = true;
+	r = lg_holder_msg_parse(data, len, &msg, &c);
+	if (r == -ENOMEM)
+		peer_end(peer, LG_GRPC_RESOURCE_EXHAUSTED, "out of memory", true);
+	else if (r < 0)
+		malformed(peer, c.text);
+	else
+		on_parsed(peer, msg);
+	peer->busy = false;
+	if (!peer->stream)
+		peer_free(peer);
+}
+
+/* ---- time ---- */
+
+static void on_second(void *arg)
+{
+	struct lg_lease_server *server = arg;
+	struct lg_lease_peer *peer = LIST_FIRST(&server->peers), *next;
+
+	for (; peer; peer = next) {
+		next = LIST_NEXT(peer, link);
+		if (peer->greeted || ++peer->age_s <= HELLO_S)
+			continue;
+		server->counts.late++;
+		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 10 s", false);
+	}
+}
+
+static struct lg_lease_peer *first_failed(struct lg_lease_server *server)
+{
+	struct lg_lease_peer *peer;
+
+	LIST_FOREACH(peer, &server->peers, link)
+		if (peer->failed)
+			return peer;
+	return NULL;
+}
+
+/* From the start after each: `gone` may close any other peer. */
+static void on_reap(void *arg)
+{
+	struct lg_lease_server *server = arg;
+	struct lg_lease_peer *peer;
+
+	while ((peer = first_failed(server))) {
+		server->counts.slow++;
+		peer_end(peer, LG_GRPC_RESOURCE_EXHAUSTED, peer->why, true);
+	}
+}
+
+/* ---- the role ---- */
+
+int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
+			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c)
+{
+	static const struct lg_grpc_handlers grpc = { .open = on_open, .message = on_message, .closed = on_closed };
+	_cleanup_(lg_lease_server_free) struct lg_lease_server *server = NULL;
+	int r;
+
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return -ENOMEM;
+	server->handlers = *handlers;
+	server->arg = arg;
+	LIST_INIT(&server->peers);
+	r = lg_loop_add_timer(loop, on_reap, server, &server->reaper);
+	if (r == 0)
+		r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, server, &server->ticker);
+	if (r == 0)
+		r = lg_grpc_server_new(loop, address, &grpc, server, &server->grpc, c);
+	if (r < 0)
+		return r;
+	*ret_server = TAKE(server);
+	return 0;
+}
+
+struct lg_lease_server *lg_lease_server_free(struct lg_lease_server *server)
+{
+	if (!server)
+		return NULL;
+	lg_grpc_server_free(server->grpc);
+	while (!LIST_EMPTY(&server->peers))
+		peer_free(LIST_FIRST(&server->peers));
+	lg_source_free(server->ticker);
+	lg_source_free(server->reaper);
+	free(server);
+	return NULL;
+}
+
+int lg_lease_server_port(const struct lg_lease_server *server)
+{
+	return lg_grpc_server_port(server->grpc);
+}
+
+void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret)
+{
+	*ret = server->counts;
+}
+
+static bool is_usable(const struct lg_lease_peer *peer)
+{
+	return peer->stream && peer->greeted && !peer->failed;
+}
+
+void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant)
+{
+	size_t mark = peer->batch.text.len;
+	int r;
+
+	if (!is_usable(peer))
+		return;
+	lg_codec_put_grant(&peer->batch.text, key, grant);
+	r = lg_batch_added(&peer->batch, mark, peer->stream);
+	if (r < 0)
+		fail_later(peer, lg_batch_why(r));
+}
+
+void lg_lease_peer_flush(struct lg_lease_peer *peer)
+{
+	int r;
+
+	if (!is_usable(peer))
+		return;
+	r = lg_batch_flush(&peer->batch, peer->stream);
+	if (r < 0)
+		fail_later(peer, lg_batch_why(r));
+}
+
+void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why)
+{
+	peer_end(peer, LG_GRPC_UNAVAILABLE, why, false);
+}
+
+void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user)
+{
+	peer->user = user;
+}
+
+void *lg_lease_peer_user(const struct lg_lease_peer *peer)
+{
+	return peer->user;
+}
+
+const char *lg_lease_peer_address(const struct lg_lease_peer *peer)
+{
+	return peer->address;
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "net/grpc.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "net/grpc_conn.h"
+
+#define TICK_MS 1000
+#define REFUSALS_MAX 64 /* sessions above the limit that are told so at once; more are closed without a word */
+
+static const struct lg_h2_patience patience = { .hello_ms = 10000, .ping_ms = 10000, .dead_ms = 20000, .idle_ms = 60000 };
+
+struct lg_grpc_server {
+	struct lg_grpc_end end;
+	struct event_base *base;
+	struct evconnlistener *listener;
+	struct lg_source *ticker;
+	struct lg_grpc_conns conns;
+	unsigned int n_conns;
+	bool paused;	/* out of descriptors: accepting goes on with the next tick */
+};
+
+static void on_gone(void *arg, struct lg_grpc_conn *conn)
+{
+	struct lg_grpc_server *server = arg;
+
+	LIST_REMOVE(conn, link);
+	server->n_conns--;
+}
+
+static int admit(struct lg_grpc_server *server, int fd, const struct sockaddr *sa)
+{
+	struct lg_grpc_conn *conn;
+	char peer[LG_PEER_LEN];
+	int r;
+
+	if (server->n_conns >= LG_GRPC_SESSIONS_MAX + REFUSALS_MAX)
+		return -ENOBUFS;
+	r = lg_grpc_conn_new(server->base, &server->end, &patience, on_gone, server, &conn);
+	if (r < 0)
+		return r;
+	LIST_INSERT_HEAD(&server->conns, conn, link);
+	server->n_conns++;
+	lg_address_format(sa, peer);
+	r = lg_grpc_conn_attach(conn, fd, peer);
+	if (r < 0) {
+		lg_grpc_conn_close(conn, NULL);
+		return r;
+	}
+	if (server->n_conns > LG_GRPC_SESSIONS_MAX)
+		lg_h2_fail(conn->h2, NGHTTP2_ENHANCE_YOUR_CALM, "this server has as many sessions as it takes");
+	return 0;
+}
+
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *sa, int len, void *arg)
+{
+	(void)listener;
+	(void)len;
+	if (admit(arg, fd, sa) < 0)
+		close(fd);
+}
+
+/* Most likely out of descriptors. The listener would call again at once, for ever. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	struct lg_grpc_server *server = arg;
+
+	evconnlistener_disable(listener);
+	server->paused = true;
+}
+
+static void on_tick(void *arg)
+{
+	struct lg_grpc_server *server = arg;
+	struct lg_grpc_conn *conn = LIST_FIRST(&server->conns), *next;
+
+	for (; conn; conn = next) {
+		next = LIST_NEXT(conn, link);
+		lg_h2_tick(conn->h2, TICK_MS);
+	}
+	if (server->paused && evconnlistener_enable(server->listener) == 0)
+		server->paused = false;
+}
+
+int lg_grpc_server_new(struct lg_loop *loop, const char *address, const struct lg_grpc_handlers *handlers, void *arg,
+		       struct lg_grpc_server **ret_server, struct lg_complaint *c)
+{
+	_cleanup_(lg_grpc_server_free) struct lg_grpc_server *server = NULL;
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return -ENOMEM;
+	server->base = lg_loop_base(loop);
+	server->end = (struct lg_grpc_end){ .handlers = *handlers, .arg = arg, .is_server = true };
+	LIST_INIT(&server->conns);
+	r = lg_address_listen(address, &fd, c);
+	if (r < 0)
+		return r;
+	r = lg_loop_add_ticker(loop, TICK_MS * LG_NS_PER_MS, on_tick, server, &server->ticker);
+	if (r < 0)
+		return r;
+	server->listener = evconnlistener_new(server->base, on_accept, server,
+					      LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+	if (!server->listener)
+		return -ENOMEM;
+	fd = -1;
+	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	*ret_server = TAKE(server);
+	return 0;
+}
+
+struct lg_grpc_server *lg_grpc_server_free(struct lg_grpc_server *server)
+{
+	if (!server)
+		return NULL;
+	if (server->listener)
+		evconnlistener_free(server->listener);
+	while (!LIST_EMPTY(&server->conns))
+		lg_grpc_conn_close(LIST_FIRST(&server->conns), "the server is shutting down");
+	lg_source_free(server->ticker);
+	free(server);
+	return NULL;
+}
+
+int lg_grpc_server_port(const struct lg_grpc_server *server)
+{
+	return lg_address_port(evconnlistener_get_fd(server->listener));
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "net/http.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "net/address.h"
+#include "net/http_child.h"
+
+#define START_MS 5000		/* for the first child to say hello */
+#define QUESTIONS_PER_S 200	/* answering costs the loop that leases run on; what comes above is turned away unasked */
+#define INPUT_BYTES_MAX 4096
+
+struct lg_http {
+	struct lg_loop *loop;
+	void (*fn)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
+	void *arg;
+	int listen_fd;
+	pid_t pid;			/* 0: no child */
+	int pidfd;
+	struct lg_source *death;
+	struct bufferevent *bev;	/* NULL while the child is not to be listened to */
+	bool greeted;
+	struct lg_source *ticker;
+	unsigned int questions_left;	/* in this second */
+	unsigned int restarts;
+};
+
+/* ---- questions ---- */
+
+static void send_reply(struct lg_http *http, int status, const char *type, const struct lg_text *body)
+{
+	struct evbuffer *out = bufferevent_get_output(http->bev);
+	struct lg_http_answer answer = { .status = (uint32_t)status, .type_len = (uint32_t)strlen(type),
+					 .body_len = (uint32_t)body->len };
+
+	evbuffer_add(out, &answer, sizeof(answer));
+	evbuffer_add(out, type, answer.type_len);
+	if (body->len)
+		evbuffer_add(out, body->s, body->len);
+}
+
+static void send_text(struct lg_http *http, int status, const char *text)
+{
+	const struct lg_text body = { .s = (char *)(uintptr_t)text, .len = strlen(text) };
+
+	send_reply(http, status, "text/plain", &body);
+}
+
+static void answer(struct lg_http *http, const struct lg_http_request *request)
+{
+	struct lg_http_reply reply = { 0 };
+	const char *type;
+
+	if (!http->questions_left) {
+		send_text(http, 503, "too many requests\n");
+		return;
+	}
+	http->questions_left--;
+	http->fn(http->arg, request, &reply);
+	type = reply.content_type ? reply.content_type : "";
+	if (!lg_text_ok(&reply.body) || reply.status < 200 || reply.status > 599 || reply.body.len > LG_HTTP_BODY_MAX ||
+	    strlen(type) > LG_HTTP_TYPE_MAX)
+		send_text(http, 500, "the answer could not be made\n");
+	else
+		send_reply(http, reply.status, type, &reply.body);
+	lg_text_fini(&reply.body);
+}
+
+/* Whatever the child is now, it is not what was started. */
+static void distrust(struct lg_http *http)
+{
+	bufferevent_free(http->bev);
+	http->bev = NULL;
+	kill(http->pid, SIGKILL);
+}
+
+static bool is_path(const char *path, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (path[i] < 0x21 || path[i] > 0x7e)
+			return false;
+	return path[0] == '/';
+}
+
+/* Takes one question from the child. True: there may be another. */
+static bool take_question(struct lg_http *http)
+{
+	struct evbuffer *in = bufferevent_get_input(http->bev);
+	struct lg_http_request request = { 0 };
+	struct lg_http_question question;
+	char path[LG_HTTP_PATH_MAX + 1];
+
+	if (evbuffer_copyout(in, &question, sizeof(question)) < (ev_ssize_t)sizeof(question))
+		return false;
+	if (question.is_head > 1 || !question.path_len || question.path_len > LG_HTTP_PATH_MAX) {
+		distrust(http);
+		return false;
+	}
+	if (evbuffer_get_length(in) < sizeof(question) + question.path_len)
+		return false;
+	evbuffer_drain(in, sizeof(question));
+	evbuffer_remove(in, path, question.path_len);
+	path[question.path_len] = '\0';
+	if (!is_path(path, question.path_len)) {
+		distrust(http);
+		return false;
+	}
+	request.method = question.is_head ? "HEAD" : "GET";
+	request.path = path;
+	answer(http, &request);
+	return true;
+}
+
+static bool take_hello(struct lg_http *http)
+{
+	struct lg_http_hello hello;
+
+	if (evbuffer_get_length(bufferevent_get_input(http->bev)) < sizeof(hello))
+		return false;
+	bufferevent_read(http->bev, &hello, sizeof(hello));
+	http->greeted = hello.error == 0;
+	if (!http->greeted)
+		distrust(http);
+	return http->greeted;
+}
+
+/* One answer at a time: while it is unread, questions stay in the socket. */
+static void on_progress(struct bufferevent *bev, void *arg)
+{
+	struct lg_http *http = arg;
+
+	(void)bev;
+	if (!http->greeted && !take_hello(http))
+		return;
+	while (http->bev && !evbuffer_get_length(bufferevent_get_output(http->bev)) && take_question(http))
+		continue;
+}
+
+static void on_broken(struct bufferevent *bev, short what, void *arg)
+{
+	(void)bev;
+	(void)what;
+	distrust(arg);
+}
+
+/* ---- the child ---- */
+
+static void forget_child(struct lg_http *http)
+{
+	if (http->bev)
+		bufferevent_free(http->bev);
+	http->bev = NULL;
+	http->death = lg_source_free(http->death);
+	if (http->pidfd >= 0)
+		close(http->pidfd);
+	http->pidfd = -1;
+	if (http->pid) {
+		kill(http->pid, SIGKILL);
+		while (waitpid(http->pid, NULL, 0) < 0 && errno == EINTR)
+			continue;
+	}
+	http->pid = 0;
+}
+
+static void on_death(void *arg);
+
+static int watch_child(struct lg_http *http, int fd)
+{
+	int r;
+
+	http->pidfd = pidfd_open(http->pid, 0);
+	if (http->pidfd < 0)
+		return -errno;
+	r = lg_loop_add_reader(http->loop, http->pidfd, on_death, http, &http->death);
+	if (r < 0)
+		return r;
+	http->bev = bufferevent_socket_new(lg_loop_base(http->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+	if (!http->bev)
+		return -ENOMEM;
+	bufferevent_setcb(http->bev, on_progress, on_progress, on_broken, http);
+	bufferevent_setwatermark(http->bev, EV_READ, 0, INPUT_BYTES_MAX);
+	return bufferevent_enable(http->bev, EV_READ | EV_WRITE) < 0 ? -ENOMEM : 0;
+}
+
+/* Signals wait until the child has got rid of the parent's handlers. */
+static pid_t fork_child(int pair, int listen_fd)
+{
+	pid_t parent = getpid(), pid;
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid = fork();
+	if (pid == 0)
+		lg_http_child_run(pair, listen_fd, parent);
+	error = errno;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return pid < 0 ? -error : pid;
+}
+
+static int start_child(struct lg_http *http)
+{
+	int pair[2], r;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid = fork_child(pair[1], http->listen_fd);
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return pid;
+	}
+	http->pid = pid;
+	http->greeted = false;
+	r = fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : watch_child(http, pair[0]);
+	if (r < 0) {
+		if (!http->bev)
+			close(pair[0]);
+		forget_child(http);
+	}
+	return r;
+}
+
+/* The next second brings the next child. */
+static void on_death(void *arg)
+{
+	forget_child(arg);
+}
+
+static void on_second(void *arg)
+{
+	struct lg_http *http = arg;
+
+	http->questions_left = QUESTIONS_PER_S;
+	if (!http->pid && start_child(http) == 0)
+		http->restarts++;
+}
+
+/* The first child is waited for, so that what keeps it from being confined is an error at start and not a loop of restarts. */
+static int await_hello(struct lg_http *http, const char *address, struct lg_complaint *c)
+{
+	const struct timeval patience = { .tv_sec = START_MS / 1000 };
+	int fd = bufferevent_getfd(http->bev), flags = fcntl(fd, F_GETFL);
+	struct lg_http_hello hello = { 0 };
+	ssize_t n;
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0)
+		return -errno;
+	n = recv(fd, &hello, sizeof(hello), MSG_WAITALL);
+	if (fcntl(fd, F_SETFL, flags) < 0)
+		return -errno;
+	if (n != (ssize_t)sizeof(hello)) {
+		lg_complain(c, "the HTTP process for %s did not start", address);
+		return -EPIPE;
+	}
+	hello.step[sizeof(hello.step) - 1] = '\0';
+	if (hello.error < 0) {
+		lg_complain(c, "the HTTP process for %s did not start: %s: %s", address, hello.step, strerror(-hello.error));
+		return hello.error;
+	}
+	http->greeted = true;
+	return 0;
+}
+
+int lg_http_start(struct lg_loop *loop, const char *address,
+		  void (*fn)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply), void *arg,
+		  struct lg_http **ret_http, struct lg_complaint *c)
+{
+	_cleanup_(lg_http_free) struct lg_http *http = NULL;
+	int r;
+
+	http = calloc(1, sizeof(*http));
+	if (!http)
+		return -ENOMEM;
+	http->loop = loop;
+	http->fn = fn;
+	http->arg = arg;
+	http->listen_fd = -1;
+	http->pidfd = -1;
+	http->questions_left = QUESTIONS_PER_S;
+	r = lg_address_listen(address, &http->listen_fd, c);
+	if (r < 0)
+		return r;
+	r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, http, &http->ticker);
+	if (r < 0)
+		return r;
+	r = start_child(http);
+	if (r < 0) {
+		lg_complain(c, "cannot start the HTTP process for %s: %s", address, strerror(-r));
+		return r;
+	}
+	r = await_hello(http, address, c);
+	if (r < 0)
+		return r;
+	*ret_http = TAKE(http);
+	return 0;
+}
+
+struct lg_http *lg_http_free(struct lg_http *http)
+{
+	if (!http)
+		return NULL;
+	lg_source_free(http->ticker);
+	forget_child(http);
+	if (http->listen_fd >= 0)
+		close(http->listen_fd);
+	free(http);
+	return NULL;
+}
+
+int lg_http_port(const struct lg_http *http)
+{
+	return lg_address_port(http->listen_fd);
+}
+
+int lg_http_pid(const struct lg_http *http)
+{
+	return http->pid;
+}
+
+unsigned lg_http_restarts(const struct lg_http *http)
+{
+	return http->restarts;
+}
