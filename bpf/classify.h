@@ -148,22 +148,30 @@ static __always_inline __u64 lg_classify(const struct lg_ruleset *set, const str
 	return hits;
 }
 
-/* The key of the packet under a rule: its address, masked, and nothing of the other family's mask. */
+/* a, or b where bit is 1. Arithmetic, for the reasons above. */
+static __always_inline __u64 lg_pick(__u64 a, __u64 b, __u64 bit)
+{
+	lg_opaque(bit);
+	return a ^ ((a ^ b) & -bit);
+}
+
+/* The key of the packet under a rule: its address, masked for its family; nothing for a rule with a single bucket. */
 static __always_inline void lg_key_make(const struct lg_rule *rule, const struct lg_pkt *pkt, struct lg_key *ret_key)
 {
-	const __u64 *mask = (const __u64 *)(pkt->family == LG_RULE_IPV4 ? rule->key_mask4 : rule->key_mask6);
+	const __u64 *mask4 = (const __u64 *)rule->key_mask4, *mask6 = (const __u64 *)rule->key_mask6;
+	__u64 is_destination = lg_is_zero(rule->key_form ^ LG_FORM_DESTINATION);
+	__u64 is_rule = lg_is_zero(rule->key_form ^ LG_FORM_RULE);
+	__u64 is_ip6 = pkt->family / LG_RULE_IPV6 & 1;
 	__u64 *a = (__u64 *)ret_key->a, *b = (__u64 *)ret_key->b;
-	const struct lg_addr *addr;
 
 	ret_key->rule_id = rule->rule_id;
 	ret_key->form = rule->key_form;
-	a[0] = a[1] = 0;
-	b[0] = b[1] = 0;
-	if (rule->key_form == LG_FORM_RULE)
-		return;
-	addr = rule->key_form == LG_FORM_DESTINATION ? &pkt->destination : &pkt->source;
-	a[0] = addr->w[0] & mask[0];
-	a[1] = addr->w[1] & mask[1];
+	a[0] = lg_pick(pkt->source.w[0], pkt->destination.w[0], is_destination) & lg_pick(mask4[0], mask6[0], is_ip6);
+	a[1] = lg_pick(pkt->source.w[1], pkt->destination.w[1], is_destination) & lg_pick(mask4[1], mask6[1], is_ip6);
+	a[0] = lg_pick(a[0], 0, is_rule);
+	a[1] = lg_pick(a[1], 0, is_rule);
+	b[0] = 0;
+	b[1] = 0;
 }
 
 static __always_inline __u64 lg_mix(__u64 x)

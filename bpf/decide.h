@@ -40,8 +40,7 @@ struct lg_match {
 /* A packet on its way through the rules. */
 struct lg_visit {
 	struct lg_pkt pkt;
-	__u64 coarse_ns; /* 0: not read yet */
-	__u64 fine_ns;
+	__u64 clock_ns[2]; /* fine, coarse; 0: not read yet */
 	struct lg_ask ask; /* of the rule at hand */
 	struct lg_key key; /* under the rule at hand */
 };
@@ -64,8 +63,8 @@ static __always_inline __u64 lg_clock(bool is_coarse)
 /* Time for a rule, each clock read at most once per packet. Leases and wide bursts bear the coarse one, at half the price. */
 static __always_inline __u64 lg_visit_now(struct lg_visit *visit, const struct lg_rule *rule)
 {
-	bool is_coarse = rule->flags & LG_RULE_GLOBAL || rule->rate.coarse;
-	__u64 *now_ns = is_coarse ? &visit->coarse_ns : &visit->fine_ns;
+	__u32 is_coarse = (rule->flags / LG_RULE_GLOBAL | rule->rate.coarse) & 1;
+	__u64 *now_ns = &visit->clock_ns[is_coarse];
 
 	if (!*now_ns)
 		*now_ns = lg_clock(is_coarse);
@@ -132,12 +131,14 @@ __noinline int lg_announce(struct lg_visit *visit, struct lg_bucket *bucket, __u
 __noinline int lg_newcomer(struct lg_visit *visit)
 {
 	struct lg_shared *words;
+	struct lg_key key;
 	__u32 zero = 0;
 	long r;
 
 	if (!visit)
 		return 0;
-	r = bpf_map_update_elem(&buckets, &visit->key, &lg_blank_bucket, BPF_NOEXIST);
+	key = visit->key; /* 6.1 takes keys from this function's stack, not from a caller's */
+	r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
 	if (!r || r == -EEXIST)
 		return 1;
 	words = bpf_map_lookup_elem(&shared, &zero);
@@ -171,7 +172,7 @@ static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, cons
 /* Sets what the packet asks of the rule, and its key. Returns LG_PASS_ADMITTED, or why it can never pass. */
 static __always_inline enum lg_reason lg_prepare(struct lg_visit *visit, const struct lg_rule *rule)
 {
-	visit->ask.cost_tok = rule->flags & LG_RULE_BYTES ? visit->pkt.bytes : visit->pkt.packets;
+	visit->ask.cost_tok = lg_pick(visit->pkt.packets, visit->pkt.bytes, rule->flags / LG_RULE_BYTES & 1);
 	visit->ask.now_ns = lg_visit_now(visit, rule);
 	lg_key_make(rule, &visit->pkt, &visit->key);
 	return lg_rule_refusal(rule, visit->pkt.packets, &visit->ask);
@@ -203,22 +204,6 @@ static __always_inline enum lg_reason lg_conclude(const struct lg_rule *rule, en
 	return reason;
 }
 
-/* The bucket of the key at hand: found, made, or an overflow bucket. NULL with the verdict in *ret_reason where there is none. */
-static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit, const struct lg_rule *rule,
-						 enum lg_reason *ret_reason)
-{
-	struct lg_bucket *bucket;
-
-	bucket = bpf_map_lookup_elem(&buckets, &visit->key);
-	if (!bucket && lg_newcomer(visit))
-		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
-	if (!bucket)
-		bucket = lg_crowded(visit, rule, ret_reason);
-	if (bucket)
-		lg_bucket_init(bucket, rule, visit->ask.now_ns);
-	return bucket;
-}
-
 enum lg_step {
 	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is booked */
 	LG_STEP_TAKE, /* take it; both answers are booked */
@@ -227,21 +212,23 @@ enum lg_step {
 
 /**
  * lg_step() - one rule's part of the way, in full generality
- * @match: reason is set by the first two steps and read by the last, so is generation
- * @step:  enum lg_step
+ * @match:  reason is set by the first two steps and read by the last, so is generation
+ * @bucket: of the key at hand, or NULL: there is no room for one
+ * @step:   enum lg_step
  *
  * Return: as match->reason: LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal.
  */
-__noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, __u32 step)
+__noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
+		       __u32 step)
 {
-	struct lg_bucket *bucket = NULL;
 	enum lg_reason reason;
 
 	if (!visit || !match || !rule)
 		return LG_DROP_TABLE_FULL;
-	reason = lg_prepare(visit, rule);
-	if (reason == LG_PASS_ADMITTED)
-		bucket = lg_find(visit, rule, &reason);
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	if (bucket)
+		lg_bucket_init(bucket, rule, visit->ask.now_ns);
 	if (bucket && step == LG_STEP_UNDO) {
 		lg_bucket_undo(bucket, rule, &visit->ask, match->reason, match->generation);
 	} else if (bucket) {
@@ -254,23 +241,32 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 	return reason;
 }
 
+/* The bucket of the key at hand, found or made, or NULL. Keys lie on the stack of the entry, as 6.1 wants it. */
+static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit)
+{
+	struct lg_bucket *bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+
+	if (!bucket && lg_newcomer(visit))
+		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+	return bucket;
+}
+
 /* ---- one rule ---- */
 
 static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const struct lg_rule *rule)
 {
+	struct lg_match match = {};
 	struct lg_bucket *bucket;
 	enum lg_reason reason;
-	struct lg_match match;
 
 	reason = lg_prepare(visit, rule);
 	if (reason == LG_PASS_ADMITTED) {
-		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+		bucket = lg_find(visit);
 		if (bucket && lg_read(bucket->kind)) {
 			reason = lg_bucket_take(bucket, rule, &visit->ask, true);
 			lg_settle(visit, rule, bucket, reason);
 		} else {
-			match.generation = 0;
-			reason = lg_step(visit, &match, rule, LG_STEP_TAKE);
+			reason = lg_step(visit, &match, rule, bucket, LG_STEP_TAKE);
 		}
 	}
 	return lg_conclude(rule, reason, &visit->pkt);
@@ -294,6 +290,14 @@ struct lg_matches {
 	__u32 n;
 };
 
+static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
+						    enum lg_step step)
+{
+	enum lg_reason reason = lg_prepare(visit, rule);
+
+	return reason == LG_PASS_ADMITTED ? (enum lg_reason)lg_step(visit, match, rule, lg_find(visit), step) : reason;
+}
+
 static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
 {
 	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
@@ -310,21 +314,23 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (!hits)
 			break;
+		m->match[k].generation = lg_forget(0);
 		m->match[k].rule_index = lg_lowest_bit(hits);
-		m->match[k].state = LG_MATCH_IDLE;
+		m->match[k].state = lg_forget(LG_MATCH_IDLE);
+		m->match[k].reason = lg_forget(LG_PASS_ADMITTED);
 		hits &= hits - 1;
 		rule = lg_match_rule(set, &m->match[k]);
 		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
 			continue;
-		reason = lg_step(visit, &m->match[k], rule, LG_STEP_TEST);
+		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TEST);
 		if (lg_is_pass(reason))
-			m->match[k].state = reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY;
+			m->match[k].state = lg_forget(reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY);
 		else
 			reason = lg_conclude(rule, reason, &visit->pkt);
 		if (lg_is_pass(verdict))
-			verdict = lg_is_pass(reason) ? lg_louder(verdict, reason) : reason;
+			verdict = lg_forget(lg_is_pass(reason) ? lg_louder(verdict, reason) : reason);
 	}
-	m->n = k;
+	m->n = lg_forget(k);
 	return verdict;
 }
 
@@ -342,17 +348,17 @@ static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const 
 		if (m->match[k].state != LG_MATCH_READY)
 			continue;
 		rule = lg_match_rule(set, &m->match[k]);
-		reason = lg_step(visit, &m->match[k], rule, LG_STEP_TAKE);
-		m->match[k].state = lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE;
+		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TAKE);
+		m->match[k].state = lg_forget(lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE);
 		if (!lg_is_pass(reason))
 			reason = lg_conclude(rule, reason, &visit->pkt);
 		if (lg_is_pass(reason)) {
-			verdict = lg_louder(verdict, reason);
+			verdict = lg_forget(lg_louder(verdict, reason));
 			continue;
 		}
 		for (i = 0; i < k; i++) {
 			if (m->match[i].state == LG_MATCH_DONE)
-				lg_step(visit, &m->match[i], lg_match_rule(set, &m->match[i]), LG_STEP_UNDO);
+				lg_match_step(visit, &m->match[i], lg_match_rule(set, &m->match[i]), LG_STEP_UNDO);
 		}
 		return reason;
 	}
@@ -361,8 +367,8 @@ static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const 
 
 static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits)
 {
-	struct lg_matches m = {};
 	enum lg_reason verdict;
+	struct lg_matches m;
 	__u32 k;
 
 	verdict = lg_test_all(visit, set, hits, &m);
@@ -433,6 +439,20 @@ __noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
+/* What is left of a frame from here on, as something the verifier knows nothing about: one path instead of one per kind of frame. */
+static __always_inline void lg_visit_forget(struct lg_visit *visit)
+{
+	struct lg_pkt *pkt = &visit->pkt;
+
+	pkt->packets = lg_forget(pkt->packets);
+	pkt->family = lg_forget(pkt->family);
+	pkt->port = lg_forget(pkt->port);
+	pkt->protocol = lg_forget(pkt->protocol);
+	pkt->has_port = lg_forget(pkt->has_port);
+	visit->clock_ns[0] = lg_forget(0);
+	visit->clock_ns[1] = lg_forget(0);
+}
+
 /* Everything from bytes to verdict, without the count. */
 static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, struct lg_visit *visit)
 {
@@ -443,6 +463,7 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 	class = lg_read_frame(f, &visit->pkt);
 	if (class == LG_CLASS_RETRY)
 		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, &visit->pkt) : lg_reread_tc(f->ctx, &visit->pkt);
+	lg_visit_forget(visit);
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (lg_is_bypassed() || !ctl)
 		return LG_PASS_BYPASS;

@@ -31,13 +31,12 @@
  */
 static __always_inline __u32 lg_forget(__u32 x)
 {
-	struct {
-		__u32 first_half;
-		volatile __u32 x;
-	} slot __attribute__((aligned(8)));
+	__u32 slot[2] __attribute__((aligned(8)));
+	volatile __u32 *half = &slot[1];
 
-	slot.x = x;
-	return slot.x;
+	lg_opaque(half); /* else clang keeps only the half in use, and puts it where kernels since 6.8 do track it */
+	*half = x;
+	return *half;
 }
 
 struct lg_frame {
@@ -100,7 +99,10 @@ static __always_inline const void *lg_frame_at(const struct lg_frame *f, __u32 o
 		return p + n > f->end ? NULL : p;
 	}
 	r = f->hook == LG_HOOK_XDP ? bpf_xdp_load_bytes(f->ctx, off, buf, n) : bpf_skb_load_bytes(f->ctx, off, buf, n);
-	return r ? NULL : buf;
+	p = r ? NULL : buf;
+	/* Else clang tests r again where the caller tests p, and 6.1 does not learn from "r is 0" that in the other case it is not. */
+	lg_opaque(p);
+	return p;
 }
 #else
 static inline const void *lg_frame_at(const struct lg_frame *f, __u32 off, __u32 n, void *buf)

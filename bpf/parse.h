@@ -153,9 +153,9 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 	total_bytes = lg_ip_len(bpf_ntohs(ip->tot_len), rest_bytes);
 	if (ip->version != 4 || header_bytes < sizeof(*ip) || total_bytes < header_bytes || total_bytes > rest_bytes)
 		return LG_CLASS_UNPARSABLE;
-	pkt->source.w[0] = 0;
+	pkt->source.w[0] = lg_forget(0);
 	pkt->source.w[1] = lg_mapped_word(ip->saddr);
-	pkt->destination.w[0] = 0;
+	pkt->destination.w[0] = lg_forget(0);
 	pkt->destination.w[1] = lg_mapped_word(ip->daddr);
 	pkt->family = LG_RULE_IPV4;
 	pkt->protocol = ip->protocol;
@@ -279,17 +279,19 @@ static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct l
 /* All headers in front of the payload, as each segment of a superframe will carry them. */
 static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const struct lg_pkt *pkt)
 {
+	__u32 off = pkt->l4_off;
 	const __u8 *data_off;
 	__u8 buf;
 
-	if (!pkt->l4_off)
+	if (!off)
 		return ETH_HLEN;
 	if (pkt->protocol == LG_PROTO_UDP)
-		return pkt->l4_off + 8;
-	if (pkt->protocol != LG_PROTO_TCP)
-		return pkt->l4_off;
-	data_off = lg_frame_at(f, pkt->l4_off + 12, sizeof(buf), &buf);
-	return pkt->l4_off + (data_off ? (*data_off >> 4) * 4 : 20);
+		return off + 8;
+	lg_opaque(off);
+	if (pkt->protocol != LG_PROTO_TCP || off > LG_HEADERS_MAX_BYTES)
+		return off;
+	data_off = lg_frame_at(f, off + 12, sizeof(buf), &buf);
+	return off + (data_off ? (*data_off >> 4) * 4 : 20);
 }
 
 /**
