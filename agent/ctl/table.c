@@ -25,7 +25,7 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  off             limits apply again\n"
 	  "Without an argument it says what is set.\n",
 	  lg_ctl_bypass },
-	{ "detach", "", "remove every link and pin of the instance, without the daemon's help; nobody else's is touched",
-	  "Stop the daemon first: a running one would attach again.\n", lg_ctl_detach },
+	{ "detach", "", "remove every link and pin of the instance, daemon or not; nobody else's is touched",
+	  "A running node is told to end first: it would attach again.\n", lg_ctl_detach },
 	{ NULL, NULL, NULL, NULL, NULL },
 };

@@ -374,29 +374,44 @@ static int sources_start(struct lg_node *n)
 	if (r < 0)
 		return r;
 	n->n_sources++;
-	return 0;
+	return lg_loop_add_timer(n->loop, on_stop, n, &n->stopper);
 }
 
 /* ---- start and stop ---- */
 
+/* Opens the kernel's part, and says what this host has forgotten: what was spent under maps of an earlier life. */
 static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
 				     .test_clock = args->test_clock };
+	struct lg_life old = { 0 }, life = { .made_ns = lg_clock_now_ns(), .incarnation = lg_clock_unix_s() };
+	struct lg_control control;
 	char path[512];
 	int r;
 
-	snprintf(path, sizeof(path), "%s/incarnation", n->config.state_dir);
-	o.incarnation = lg_counter_next(path);
+	snprintf(path, sizeof(path), "%s/life", n->config.state_dir);
+	life.had_earlier = lg_life_read(path, &old);
+	if (old.incarnation >= life.incarnation)
+		life.incarnation = old.incarnation + 1;
+	o.incarnation = life.incarnation;
 	r = lg_kern_open(&o, &n->kern, ret_fail, c);
 	if (r < 0)
 		return r;
-	n->made_anew = r == 0;
-	if (r == 1)
-		lg_info("instance %s: adopted the maps and links of an earlier agent%s%s", n->config.instance,
-			c->text[0] ? ": " : "", c->text);
 	*ret_fail = LG_KERN_REFUSED;
-	return n->made_anew ? lg_counter_store(path, o.incarnation, c) : 0;
+	n->made_anew = r == 0;
+	if (n->made_anew) {
+		n->forgot_until_ns = life.had_earlier ? life.made_ns : 0;
+		return lg_life_store(path, &life, c);
+	}
+	lg_info("instance %s: adopted the maps and links of an earlier agent%s%s", n->config.instance, c->text[0] ? ": " : "",
+		c->text);
+	c->text[0] = '\0';
+	r = lg_kern_control_read(n->kern, &control);
+	if (r < 0)
+		return lg_complain(c, "cannot read the control words in the kernel: %s", strerror(-r));
+	if (old.incarnation == control.incarnation && old.had_earlier)
+		n->forgot_until_ns = old.made_ns;
+	return 0;
 }
 
 static int interfaces_check(struct lg_node *n, struct lg_complaint *c)
@@ -513,6 +528,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_admin_free(n->admin);
 	lg_http_free(n->http);
 	lg_source_free(n->ticker);
+	lg_source_free(n->stopper);
 	for (size_t i = 0; i < n->n_sources; i++)
 		lg_source_free(n->sources[i]);
 	lg_links_free(n->links);

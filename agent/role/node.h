@@ -55,6 +55,7 @@ struct lg_node {
 	struct lg_source *sources[8];
 	size_t n_sources;
 	struct lg_source *ticker;
+	struct lg_source *stopper;	/* ends the daemon, once the operator's tool has its answer */
 	uint64_t tick_ns;
 
 	struct lg_table *keys;	/* struct lg_key -> struct lg_node_key, owned */
@@ -66,6 +67,7 @@ struct lg_node {
 	struct lg_node_interface interfaces[LG_INTERFACES_MAX];
 	uint64_t started_ns;
 	bool made_anew;		/* this process made the pins */
+	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
 	/* upstream */
 	bool up;

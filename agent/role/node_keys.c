@@ -176,6 +176,8 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 		key_free(k);
 		return r;
 	}
+	if (n->forgot_until_ns)
+		lg_lessee_forgot(k->lessee, n->forgot_until_ns);
 	if (n->up) {
 		fx = effects_of(k);
 		lg_lessee_up(k->lessee, n->welcome.epoch, now_ns, &fx);

@@ -152,6 +152,10 @@ json_t *lg_node_admin(void *arg, const json_t *request)
 		return leases_json(n);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(n);
+	if (cmd && strcmp(cmd, "stop") == 0) {
+		lg_source_arm(n->stopper, LG_NS_PER_MS);
+		return json_pack("{s:b}", "ok", 1);
+	}
 	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
 }
 

@@ -9,7 +9,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "rules/explain.h"
 #include "rules/yaml.h"
@@ -109,28 +108,32 @@ int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, 
 	return 0;
 }
 
-uint64_t lg_counter_next(const char *path)
+bool lg_life_read(const char *path, struct lg_life *ret_life)
 {
-	uint64_t stored = 0, wall = lg_clock_unix_s();
+	struct lg_life life = { 0 };
+	unsigned had = 0;
 	FILE *f;
+	int n;
 
 	f = fopen(path, "re");
-	if (f) {
-		if (fscanf(f, "%" SCNu64, &stored) != 1)
-			stored = 0;
-		fclose(f);
-	}
-	return stored + 1 > wall ? stored + 1 : wall;
+	if (!f)
+		return false;
+	n = fscanf(f, "%" SCNu64 " %" SCNu64 " %u", &life.incarnation, &life.made_ns, &had);
+	fclose(f);
+	life.had_earlier = had;
+	if (n == 3)
+		*ret_life = life;
+	return n == 3;
 }
 
-int lg_counter_store(const char *path, uint64_t value, struct lg_complaint *c)
+int lg_life_store(const char *path, const struct lg_life *life, struct lg_complaint *c)
 {
 	_cleanup_fd_ int fd = -1;
-	char text[32], temp[512];
+	char text[80], temp[512];
 	int n, r;
 
 	snprintf(temp, sizeof(temp), "%s.new", path);
-	n = snprintf(text, sizeof(text), "%" PRIu64 "\n", value);
+	n = snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %u\n", life->incarnation, life->made_ns, life->had_earlier);
 	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, text, (size_t)n) != n || fsync(fd) < 0 || rename(temp, path) < 0) {
 		r = errno ? -errno : -EIO;

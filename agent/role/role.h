@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
- * The roles of leasegated, and what they share: folders, the lock of an instance, numbers that only grow. */
+ * The roles of leasegated, and what they share: folders, the lock of an instance, its life. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/complaint.h"
@@ -43,7 +44,14 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		  struct lg_rules **ret_rules);
 /* Makes run_dir and state_dir, takes <run_dir>/<role>.lock. The lock goes with the descriptor. */
 int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, struct lg_complaint *c);
-/* The next value of a number kept in a file that only grows: one more than stored, and at least the wall clock's seconds, so that a lost
- * file never leads back. lg_counter_store() makes it durable. */
-uint64_t lg_counter_next(const char *path);
-int lg_counter_store(const char *path, uint64_t value, struct lg_complaint *c);
+/* What a host remembers of its instance's maps, in <state_dir>/life. */
+struct lg_life {
+	uint64_t incarnation;	/* grows each time maps are made anew, and is at least the wall clock's seconds then, so that a lost file
+				 * never leads back */
+	uint64_t made_ns;	/* when they were made, CLOCK_MONOTONIC: maps do not outlive a boot */
+	bool had_earlier;	/* there were others before: what was spent under those is forgotten */
+};
+/* false when there is none, or none that can be read. */
+bool lg_life_read(const char *path, struct lg_life *ret_life);
+/* Durable when it returns. */
+int lg_life_store(const char *path, const struct lg_life *life, struct lg_complaint *c);

@@ -254,6 +254,7 @@ static int homes_start(struct lg_server *s, struct lg_complaint *c)
 			return r;
 	}
 	lg_server_home_up(&s->homes[s->self], s->epoch);
+	lg_holders_settle(s);
 	return 0;
 }
 
@@ -267,6 +268,7 @@ static void on_tick(void *arg)
 static void on_sweep(void *arg)
 {
 	lg_server_sweep(arg);
+	lg_holders_settle(arg);
 }
 
 static void on_prune(void *arg)

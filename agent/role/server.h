@@ -112,6 +112,7 @@ struct lg_server {
 
 	uint64_t started_ns;
 	bool running;
+	bool settled;
 	uint64_t n_asks_hosts, n_asks_regions, n_refused[8], n_reloads_ok, n_reloads_failed;
 };
 
@@ -120,6 +121,8 @@ int lg_holders_start(struct lg_server *s, struct lg_complaint *c);
 void lg_holders_stop(struct lg_server *s);
 /* Finds or adds, and puts on the durable list. */
 int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret);
+/* Makes it durable, once so, that this life has learned what its predecessor had out: looked at each second. */
+void lg_holders_settle(struct lg_server *s);
 /* Those gone for long leave the durable list. */
 void lg_holders_prune(struct lg_server *s);
 

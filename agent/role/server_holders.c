@@ -80,24 +80,38 @@ static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const
 	return r;
 }
 
-/* The epoch of this life: durable before anybody hears it. */
-static int epoch_start(struct lg_server *s)
+/* A number in the store; 0 when it is not there. */
+static int number_read(struct lg_server *s, const char *key, uint64_t *ret, uint64_t *ret_revision)
 {
-	uint64_t revision = 0, stored = 0, wall = lg_clock_unix_s();
-	struct lg_store_write write = { .key = "epoch", .len = sizeof(stored) };
+	uint64_t value = 0, revision = 0;
 	size_t len = 0;
 	int r;
 
-	r = lg_store_get(s->store, "epoch", &stored, sizeof(stored), &len, &revision);
+	r = lg_store_get(s->store, key, &value, sizeof(value), &len, &revision);
+	if (r == 0 && len != sizeof(value))
+		return -EBADMSG;
 	if (r < 0)
 		return r;
-	if (r == 0 && len != sizeof(stored))
-		return -EBADMSG;
+	*ret = r == 1 ? 0 : value;
+	*ret_revision = r == 1 ? 0 : revision;
+	return 0;
+}
+
+/* The epoch of this life: durable before anybody hears it. */
+static int epoch_start(struct lg_server *s, uint64_t *ret_before)
+{
+	uint64_t revision, stored, wall = lg_clock_unix_s();
+	struct lg_store_write write = { .key = "epoch", .value = &stored, .len = sizeof(stored) };
+	int r;
+
+	r = number_read(s, "epoch", &stored, &revision);
+	if (r < 0)
+		return r;
+	*ret_before = stored;
 	stored = stored + 1 > wall ? stored + 1 : wall;
 	if (stored > UINT32_MAX)
 		return -ERANGE;
-	write.value = &stored;
-	write.if_revision = r == 1 ? 0 : revision;
+	write.if_revision = revision;
 	r = lg_store_commit(s->store, &write, 1);
 	if (r)
 		return r < 0 ? r : -EBUSY;
@@ -105,15 +119,47 @@ static int epoch_start(struct lg_server *s)
 	return 0;
 }
 
-int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
+/* Whether the life before this one had learned what was out when it ended. */
+static int settled_start(struct lg_server *s, uint64_t before)
 {
+	uint64_t settled, revision;
 	int r;
 
-	r = epoch_start(s);
+	r = number_read(s, "settled", &settled, &revision);
+	if (r == 0 && settled != before && s->regions.succession)
+		lg_succession_unsettled(s->regions.succession);
+	return r;
+}
+
+void lg_holders_settle(struct lg_server *s)
+{
+	const struct lg_succession *old = s->regions.succession;
+	uint64_t epoch = s->epoch;
+	struct lg_store_write write = { .key = "settled", .value = &epoch, .len = sizeof(epoch), .if_revision = UINT64_MAX };
+	uint64_t longest_ns = 0;
+
+	if (s->settled)
+		return;
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (s->rules[i].live && s->rules[i].terms.ttl_ns + s->rules[i].terms.grace_ns > longest_ns)
+			longest_ns = s->rules[i].terms.ttl_ns + s->rules[i].terms.grace_ns;
+	if (old && lg_succession_missing(old) && lg_clock_now_ns() < lg_succession_since_ns(old) + longest_ns)
+		return;
+	s->settled = lg_store_commit(s->store, &write, 1) == 0;
+}
+
+int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
+{
+	uint64_t before = 0;
+	int r;
+
+	r = epoch_start(s, &before);
 	if (r == 0)
 		r = kind_start(s, &s->hosts, "holder/host/");
 	if (r == 0)
 		r = kind_start(s, &s->regions, "holder/region/");
+	if (r == 0)
+		r = settled_start(s, before);
 	if (r == 0)
 		r = lg_holders_get(s, &s->regions, s->config.region, &s->self_holder);
 	if (r == 0)
