@@ -10,8 +10,8 @@
 #include "base/num.h"
 #include "rules/fields.h"
 
-#define FRAME_BYTES 1514	/* Ethernet without FCS at an MTU of 1500 */
-#define SUPERFRAME_BYTES 65536	/* what segmentation offload makes of a TCP stream */
+#define FRAME_BYTES 1514       /* Ethernet without FCS at an MTU of 1500 */
+#define SUPERFRAME_BYTES 65536 /* what segmentation offload makes of a TCP stream */
 #define SUPERFRAME_PACKETS 45
 
 /* Text that grows in a buffer; what does not fit is cut off. */
@@ -80,7 +80,8 @@ static void key_add(struct text *t, const struct lg_rule_def *rule)
 	}
 	add(t, ", one bucket per ");
 	if (prefix->set) {
-		length_add(t, "", end, prefix->family == 4 ? rule->key.len4 : rule->key.len6, prefix->family == 4 ? 32 : 128);
+		length_add(t, "", end, prefix->family == 4 ? rule->key.len4 : rule->key.len6,
+			   prefix->family == 4 ? 32 : 128);
 		return;
 	}
 	length_add(t, "IPv4 ", end, rule->key.len4, 32);
@@ -186,7 +187,8 @@ static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 	(void)env;
 	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok >= FRAME_BYTES)
 		return false;
-	add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok, FRAME_BYTES);
+	add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok,
+	    FRAME_BYTES);
 	return true;
 }
 
@@ -199,8 +201,9 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 		return false;
 	if (bytes && rule->burst_tok < FRAME_BYTES)
 		return false;
-	add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): bulk TCP may get less than the limit", rule->burst_tok,
-	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets");
+	add(t,
+	    "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): bulk TCP may get less than the limit",
+	    rule->burst_tok, bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets");
 	return true;
 }
 
@@ -208,9 +211,12 @@ static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_exp
 {
 	unsigned int wanted = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
 
-	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok || rule->limit_tok >= (uint64_t)wanted * env->hosts)
+	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok ||
+	    rule->limit_tok >= (uint64_t)wanted * env->hosts)
 		return false;
-	add(t, "a limit of %" PRIu64 " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
+	add(t,
+	    "a limit of %" PRIu64
+	    " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
 	    rule->limit_tok, env->hosts, wanted);
 	return true;
 }
@@ -220,7 +226,8 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 	if (rule->scope != LG_SCOPE_GLOBAL || rule->fallback != LG_FALLBACK_SHARE || !rule->limit_tok ||
 	    rule->limit_tok >= env->hosts)
 		return false;
-	add(t, "the fallback share of a host is below 1 (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
+	add(t,
+	    "the fallback share of a host is below 1 (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
 	    rule->limit_tok, env->hosts);
 	return true;
 }
@@ -228,8 +235,8 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
 {
 	(void)env;
-	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.n_ports || rule->match.source.set ||
-	    rule->match.destination.set)
+	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.n_ports ||
+	    rule->match.source.set || rule->match.destination.set)
 		return false;
 	add(t, "a limit of 0 without a match denies every IP packet");
 	return true;

@@ -17,13 +17,13 @@
 #define KEY_LEN_MAX 48 /* longest key that is worth a suggestion */
 
 const struct lg_field lg_rules_fields[_LG_RF_N] = {
-#define LG_RULES_FIELD(id, path, type, min, max, def, words, help)                                                    \
+#define LG_RULES_FIELD(id, path, type, min, max, def, words, help)                                                     \
 	{ path, LG_FIELD_##type, min, max, def, words, help, LG_FIELD_BOTH },
 #include "rules/fields.def"
 };
 
 const struct lg_field lg_config_fields[_LG_CF_N] = {
-#define LG_CONFIG_FIELD(id, path, type, min, max, def, words, help, roles)                                            \
+#define LG_CONFIG_FIELD(id, path, type, min, max, def, words, help, roles)                                             \
 	{ path, LG_FIELD_##type, min, max, def, words, help, LG_FIELD_##roles },
 #include "rules/fields.def"
 };
@@ -33,7 +33,8 @@ static const struct {
 	const char *name;
 	uint8_t number;
 } protocols[] = {
-	{ "icmp", "ICMP", 1 }, { "tcp", "TCP", 6 }, { "udp", "UDP", 17 }, { "icmpv6", "ICMPv6", 58 }, { "sctp", "SCTP", 132 },
+	{ "icmp", "ICMP", 1 },      { "tcp", "TCP", 6 },     { "udp", "UDP", 17 },
+	{ "icmpv6", "ICMPv6", 58 }, { "sctp", "SCTP", 132 },
 };
 
 int lg_protocol_parse(const char *text)
@@ -64,7 +65,8 @@ const char *lg_field_label(const struct lg_field *field)
 	return label;
 }
 
-int lg_field_complain(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c, const char *fmt, ...)
+int lg_field_complain(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c, const char *fmt,
+		      ...)
 {
 	char why[sizeof(c->text)];
 	va_list ap;
@@ -102,7 +104,8 @@ static int word_find(const char *words, const char *text, bool *ret_later)
 	return -ENOENT;
 }
 
-static int word_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+static int word_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num,
+		     struct lg_complaint *c)
 {
 	char known[128], quoted[LG_QUOTE_LEN];
 	bool later;
@@ -113,7 +116,8 @@ static int word_read(const struct lg_field *field, const struct lg_node *node, u
 	if (i < 0)
 		return lg_field_complain(field, node, c, "%s is none of %s", quoted, known);
 	if (later)
-		return lg_field_complain(field, node, c, "%s is not supported yet by this version, only %s", quoted, known);
+		return lg_field_complain(field, node, c, "%s is not supported yet by this version, only %s", quoted,
+					 known);
 	*ret_num = (uint64_t)i;
 	return 0;
 }
@@ -162,7 +166,8 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 
 bool lg_name_is_valid(const char *text)
 {
-	return isalnum((unsigned char)text[0]) && !text[strspn(text, LETTERS DIGITS "._-")] && strlen(text) < LG_NAME_LEN;
+	return isalnum((unsigned char)text[0]) && !text[strspn(text, LETTERS DIGITS "._-")] &&
+	       strlen(text) < LG_NAME_LEN;
 }
 
 static int name_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
@@ -173,7 +178,8 @@ static int name_check(const struct lg_field *field, const struct lg_node *node, 
 
 	lg_text_quote(node->text, quoted);
 	if (strlen(node->text) > field->max)
-		return lg_field_complain(field, node, c, "%s is longer than %" PRIu64 " characters", quoted, field->max);
+		return lg_field_complain(field, node, c, "%s is longer than %" PRIu64 " characters", quoted,
+					 field->max);
 	if (!lg_name_is_valid(node->text) || (instance && node->text[strspn(node->text, instance_letters)]))
 		return lg_field_complain(field, node, c, "%s is no name: %s, after a first letter or digit", quoted,
 					 instance ? "write a-z, 0-9, _ and -" : "write A-Z, a-z, 0-9, ., _ and -");
@@ -191,7 +197,8 @@ static int ifname_check(const struct lg_field *field, const struct lg_node *node
 		graph = graph && isgraph((unsigned char)text[i]) && text[i] != '/' && text[i] != ':';
 	if (graph && len <= field->max && strcmp(text, ".") != 0 && strcmp(text, "..") != 0)
 		return 0;
-	return lg_field_complain(field, node, c, "%s cannot be an interface: 1 to %" PRIu64 " characters, no blank, / or :",
+	return lg_field_complain(field, node, c,
+				 "%s cannot be an interface: 1 to %" PRIu64 " characters, no blank, / or :",
 				 lg_text_quote(text, quoted), field->max);
 }
 
@@ -242,7 +249,8 @@ static int address_read(const struct lg_field *field, const struct lg_node *node
 	return lg_address_check(node->text, &why) < 0 ? lg_field_complain(field, node, c, "%s", why.text) : 0;
 }
 
-static int bool_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+static int bool_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num,
+		     struct lg_complaint *c)
 {
 	char quoted[LG_QUOTE_LEN];
 
@@ -252,20 +260,23 @@ static int bool_read(const struct lg_field *field, const struct lg_node *node, u
 	return lg_field_complain(field, node, c, "%s is not true or false", lg_text_quote(node->text, quoted));
 }
 
-static int protocol_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+static int protocol_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num,
+			 struct lg_complaint *c)
 {
 	int number = lg_protocol_parse(node->text);
 	char quoted[LG_QUOTE_LEN];
 
 	if (number < 0)
-		return lg_field_complain(field, node, c, "%s is none of tcp, udp, icmp, icmpv6, sctp, or a number of 0 to 255",
+		return lg_field_complain(field, node, c,
+					 "%s is none of tcp, udp, icmp, icmpv6, sctp, or a number of 0 to 255",
 					 lg_text_quote(node->text, quoted));
 	*ret_num = (uint64_t)number;
 	return 0;
 }
 
 /* The value of a scalar, as far as it can be judged without other keys. */
-static int scalar_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+static int scalar_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num,
+		       struct lg_complaint *c)
 {
 	switch (field->type) {
 	case LG_FIELD_NAME:
@@ -339,11 +350,11 @@ static size_t distance(const char *a, const char *b)
 	return above[m];
 }
 
-/* An unknown key: the nearest one as a suggestion, or else all that may stand here. */
+/* An unknown key: the nearest one as a suggestion (of two as near the one as long), or else all that may stand here. */
 static int unknown_complain(const struct lg_field *fields, size_t n, const char *prefix, enum lg_field_roles role,
 			    const struct lg_node *node, struct lg_complaint *c)
 {
-	size_t best = 2 + strlen(node->key) / 3, len = 0;
+	size_t best = 2 * (2 + strlen(node->key) / 4), rank, len = 0;
 	char quoted[LG_QUOTE_LEN], known[320] = "";
 	const char *nearest = NULL, *key;
 
@@ -354,8 +365,10 @@ static int unknown_complain(const struct lg_field *fields, size_t n, const char 
 			continue;
 		if (len < sizeof(known))
 			len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", len ? ", " : "", key);
-		if (distance(node->key, key) < best) {
-			best = distance(node->key, key);
+		rank = distance(node->key, key);
+		rank = rank < best ? 2 * rank + (strlen(key) != strlen(node->key)) : best;
+		if (rank < best) {
+			best = rank;
 			nearest = key;
 		}
 	}
@@ -387,8 +400,8 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH)
 		return map_collect(fields, n, field->path, role, node, at, c);
 	if (field->type == LG_FIELD_LIST && (node->n < field->min || node->n > field->max))
-		return lg_field_complain(field, node, c, "has %zu items, but %" PRIu64 " to %" PRIu64 " are possible", node->n,
-					 field->min, field->max);
+		return lg_field_complain(field, node, c, "has %zu items, but %" PRIu64 " to %" PRIu64 " are possible",
+					 node->n, field->min, field->max);
 	return 0;
 }
 
@@ -405,8 +418,8 @@ static int map_collect(const struct lg_field *fields, size_t n, const char *pref
 			if (key && strcmp(key, node->key) == 0)
 				break;
 		}
-		r = i < n ? value_collect(fields, n, i, role, node, at, c) :
-			    unknown_complain(fields, n, prefix, role, node, c);
+		r = i < n ? value_collect(fields, n, i, role, node, at, c)
+			  : unknown_complain(fields, n, prefix, role, node, c);
 		if (r < 0)
 			return r;
 	}

@@ -35,7 +35,8 @@ static const char *text_of(const struct reader *r, enum lg_rules_field id)
 	return r->at[id].node->text;
 }
 
-__attribute__((format(printf, 3, 4))) static int complain(struct reader *r, enum lg_rules_field id, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int complain(struct reader *r, enum lg_rules_field id, const char *fmt,
+							  ...)
 {
 	char why[sizeof(r->c->text)];
 	va_list ap;
@@ -93,7 +94,8 @@ static int port_range_read(struct reader *r, const struct lg_node *node, struct 
 	snprintf(low, sizeof(low), "%.*s", dash ? (int)(dash - node->text < 7 ? dash - node->text : 7) : 7, node->text);
 	if (lg_num_parse(low, field->min, field->max, &lo, &unused) < 0 ||
 	    lg_num_parse(dash ? dash + 1 : low, field->min, field->max, &hi, &unused) < 0)
-		return lg_field_complain(field, node, r->c, "%s is not a port of 0 to 65535 or a range such as 8000-8099", quoted);
+		return lg_field_complain(field, node, r->c,
+					 "%s is not a port of 0 to 65535 or a range such as 8000-8099", quoted);
 	if (lo > hi)
 		return lg_field_complain(field, node, r->c, "%s runs backwards: write %u-%u", quoted, (unsigned int)hi,
 					 (unsigned int)lo);
@@ -134,7 +136,8 @@ static int ports_read(struct reader *r)
 	if (!node)
 		return 0;
 	if (node->kind == LG_NODE_LIST && (!node->n || node->n > LG_PORT_RANGES_MAX))
-		return complain(r, LG_RF_PORTS, "has %zu entries, but 1 to %d are possible", node->n, LG_PORT_RANGES_MAX);
+		return complain(r, LG_RF_PORTS, "has %zu entries, but 1 to %d are possible", node->n,
+				LG_PORT_RANGES_MAX);
 	for (const struct lg_node *p = node->kind == LG_NODE_LIST ? node->child : node; p; p = p->next) {
 		err = port_range_read(r, p, &rule->match.ports[n++]);
 		if (err < 0)
@@ -178,8 +181,8 @@ static int match_read(struct reader *r)
 				rule->match.destination.family, family);
 	wrong_family = rule->match.protocol == IPPROTO_ICMP ? 6 : rule->match.protocol == IPPROTO_ICMPV6 ? 4 : 0;
 	if (rule->match.has_protocol && wrong_family && family == wrong_family)
-		return complain(r, LG_RF_PROTOCOL, "%s does not occur in IPv%u: write %s", text_of(r, LG_RF_PROTOCOL), family,
-				family == 6 ? "icmpv6" : "icmp");
+		return complain(r, LG_RF_PROTOCOL, "%s does not occur in IPv%u: write %s", text_of(r, LG_RF_PROTOCOL),
+				family, family == 6 ? "icmpv6" : "icmp");
 	return 0;
 }
 
@@ -230,7 +233,8 @@ static int key_read(struct reader *r)
 	if (by_source && by_destination)
 		return complain(r, LG_RF_KEY, "source and destination together are not supported yet by this version");
 	if (!by_source && !by_destination)
-		return complain(r, LG_RF_KEY, "names no part: write source or destination, or leave key out for one bucket");
+		return complain(r, LG_RF_KEY,
+				"names no part: write source or destination, or leave key out for one bucket");
 	rule->key.form = by_source ? LG_FORM_SOURCE : LG_FORM_DESTINATION;
 	rule->key.len4 = (uint8_t)r->at[id4].num;
 	rule->key.len6 = (uint8_t)r->at[id6].num;
@@ -255,9 +259,9 @@ static int burst_read(struct reader *r)
 		return complain(r, LG_RF_BURST, "belongs to token_bucket: a window admits its limit at once");
 	if (!rule->limit_tok)
 		return complain(r, LG_RF_BURST, "a limit of 0 denies everything and has no burst");
-	err = rule->unit == LG_UNIT_BYTES ?
-		      lg_bytes_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why) :
-		      lg_num_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why);
+	err = rule->unit == LG_UNIT_BYTES
+		      ? lg_bytes_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why)
+		      : lg_num_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why);
 	return err < 0 ? complain(r, LG_RF_BURST, "%s", why.text) : 0;
 }
 
@@ -270,14 +274,17 @@ static int limit_read(struct reader *r)
 	rule->unit = (enum lg_unit)r->at[LG_RF_UNIT].num;
 	rule->algorithm = (enum lg_algorithm)r->at[LG_RF_ALGORITHM].num;
 	if (rule->algorithm == LG_SLIDING_WINDOW && rule->scope == LG_SCOPE_HOST)
-		return complain(r, LG_RF_ALGORITHM, "sliding_window for scope host is not supported yet by this version, only "
-						    "token_bucket");
+		return complain(r, LG_RF_ALGORITHM,
+				"sliding_window for scope host is not supported yet by this version, only "
+				"token_bucket");
 	if (lg_limit_parse(text_of(r, LG_RF_LIMIT), rule->unit == LG_UNIT_BYTES, lg_rules_fields[LG_RF_LIMIT].max,
 			   LG_PER_MAX_NS, &rule->limit_tok, &rule->per_ns, &why) < 0)
 		return complain(r, LG_RF_LIMIT, "%s", why.text);
 	if (rule->limit_tok > rule->per_ns * LG_RATE_MAX_TOK_PER_NS) {
-		lg_limit_format(LG_RATE_MAX_TOK_PER_NS * 1000000000ull, 1000000000, rule->unit, fastest, sizeof(fastest));
-		return complain(r, LG_RF_LIMIT, "\"%.48s\" is faster than the fastest, %s", text_of(r, LG_RF_LIMIT), fastest);
+		lg_limit_format(LG_RATE_MAX_TOK_PER_NS * 1000000000ull, 1000000000, rule->unit, fastest,
+				sizeof(fastest));
+		return complain(r, LG_RF_LIMIT, "\"%.48s\" is faster than the fastest, %s", text_of(r, LG_RF_LIMIT),
+				fastest);
 	}
 	return burst_read(r);
 }
@@ -335,13 +342,14 @@ static int duplicate_check(const struct lg_rules *rules, const struct lg_node *n
 
 	for (rule = rules->v; rule < last; rule++) {
 		if (strcmp(rule->name, last->name) == 0)
-			return lg_node_complain(node, c, "name: \"%s\" is the name of the rule on line %u too", last->name,
-						rule->line);
+			return lg_node_complain(node, c, "name: \"%s\" is the name of the rule on line %u too",
+						last->name, rule->line);
 		if (lg_rule_identity(rule) == identity)
-			return lg_node_complain(node, c,
-						"rule \"%s\" has the same scope, match, key, unit and algorithm as rule \"%s\" "
-						"on line %u: keep the stricter one",
-						last->name, rule->name, rule->line);
+			return lg_node_complain(
+				node, c,
+				"rule \"%s\" has the same scope, match, key, unit and algorithm as rule \"%s\" "
+				"on line %u: keep the stricter one",
+				last->name, rule->name, rule->line);
 	}
 	return 0;
 }

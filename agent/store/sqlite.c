@@ -75,7 +75,8 @@ static int open_complain(struct sqlite *s, int rc, struct lg_complaint *c)
 
 	if (r == -EBADMSG)
 		lg_complain(c, "%s: restore it from a copy, or move it away to begin with an empty store",
-			    (rc & 0xff) == SQLITE_NOTADB ? "this is no store: not an SQLite file" : "the store is damaged");
+			    (rc & 0xff) == SQLITE_NOTADB ? "this is no store: not an SQLite file"
+							 : "the store is damaged");
 	else if (r == -EBUSY)
 		lg_complain(c, "another process holds the store locked: is a second server running on it?");
 	else if (r == -EROFS)
@@ -88,7 +89,8 @@ static int open_complain(struct sqlite *s, int rc, struct lg_complaint *c)
 }
 
 /* Runs one statement and takes the number or text in its first column, if it has a row. */
-static int query(struct sqlite *s, const char *sql, int64_t *ret_num, char *ret_text, size_t text_len, struct lg_complaint *c)
+static int query(struct sqlite *s, const char *sql, int64_t *ret_num, char *ret_text, size_t text_len,
+		 struct lg_complaint *c)
 {
 	sqlite3_stmt *stmt = NULL;
 	int rc = sqlite3_prepare_v2(s->db, sql, -1, &stmt, NULL);
@@ -123,7 +125,9 @@ static int owner_check(struct sqlite *s, struct lg_complaint *c)
 		return -EEXIST;
 	}
 	if (version != SCHEMA_VERSION) {
-		lg_complain(c, "the store has schema %lld, written by a newer version, and this one knows %d: run the newer version",
+		lg_complain(c,
+			    "the store has schema %lld, written by a newer version, and this one knows %d: run the "
+			    "newer version",
 			    (long long)version, SCHEMA_VERSION);
 		return -EPROTO;
 	}
@@ -138,7 +142,8 @@ static int schema_create(struct sqlite *s, struct lg_complaint *c)
 
 	snprintf(sql, sizeof(sql),
 		 "BEGIN IMMEDIATE;"
-		 "CREATE TABLE entry (key BLOB PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;"
+		 "CREATE TABLE entry (key BLOB PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT "
+		 "ROWID;"
 		 "CREATE TABLE counter (revision INTEGER NOT NULL);"
 		 "INSERT INTO counter (revision) VALUES (0);"
 		 "PRAGMA application_id = %d;"
@@ -158,7 +163,8 @@ static int journal_set(struct sqlite *s, struct lg_complaint *c)
 	if (r < 0)
 		return r;
 	if (strcmp(mode, "wal") != 0) {
-		lg_complain(c, "the file system cannot keep a write-ahead log (journal mode is %s): use a local one", mode);
+		lg_complain(c, "the file system cannot keep a write-ahead log (journal mode is %s): use a local one",
+			    mode);
 		return -ENOTSUP;
 	}
 	return query(s, "PRAGMA synchronous = FULL", NULL, NULL, 0, c);
@@ -174,7 +180,9 @@ static int integrity_check(struct sqlite *s, struct lg_complaint *c)
 		return r;
 	for (char *p = found; *p; p++)
 		*p = *p == '\n' ? ' ' : *p;
-	lg_complain(c, "the store is damaged (%s): restore it from a copy, or move it away to begin with an empty store", found);
+	lg_complain(c,
+		    "the store is damaged (%s): restore it from a copy, or move it away to begin with an empty store",
+		    found);
 	return -EBADMSG;
 }
 
@@ -199,7 +207,8 @@ static int file_open(struct sqlite *s, const char *path, struct lg_complaint *c)
 	if (path[0] == '\0' || path[0] == ':')
 		return lg_complain(c, "\"%.64s\" names no file for the store", path);
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-		lg_complain(c, S_ISDIR(st.st_mode) ? "this is a folder: the store is a file" : "the store must be a regular file");
+		lg_complain(c, S_ISDIR(st.st_mode) ? "this is a folder: the store is a file"
+						   : "the store must be a regular file");
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	}
 	rc = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
@@ -365,7 +374,8 @@ static int sqlite_each(void *state, const char *prefix, lg_store_fn *fn, void *a
 	int rc, r = 0;
 
 	/* A statement of its own for each walk: fn may walk too. */
-	rc = sqlite3_prepare_v2(s->db, "SELECT key, value, revision FROM entry WHERE key >= ?1 ORDER BY key", -1, &stmt, NULL);
+	rc = sqlite3_prepare_v2(s->db, "SELECT key, value, revision FROM entry WHERE key >= ?1 ORDER BY key", -1, &stmt,
+				NULL);
 	if (rc != SQLITE_OK)
 		return errno_of(rc);
 	sqlite3_bind_blob(stmt, 1, prefix, (int)prefix_len, SQLITE_STATIC);

@@ -60,7 +60,8 @@ static void whatever_is_no_whole_number_in_range_is_refused_in_words(void **stat
 		{ "ten\x01", 0, 9, "\"ten?\" is not a whole number, such as 10" },
 		{ "10", 0, 9, "\"10\" is above the maximum, 9" },
 		{ "9", 10, 20, "\"9\" is below the minimum, 10" },
-		{ "18446744073709551616", 0, UINT64_MAX, "\"18446744073709551616\" is above the maximum, 18446744073709551615" },
+		{ "18446744073709551616", 0, UINT64_MAX,
+		  "\"18446744073709551616\" is above the maximum, 18446744073709551615" },
 		{ "99999999999999999999999999", 0, 5, "\"99999999999999999999999999\" is above the maximum, 5" },
 	};
 	struct lg_complaint c;
@@ -85,7 +86,8 @@ static void a_long_text_is_cut_in_messages(void **state)
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	assert_int_equal(lg_num_parse(text, 0, 9, &value, &c), -EINVAL);
-	assert_string_equal(c.text, "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\" is not a whole number, such as 10");
+	assert_string_equal(
+		c.text, "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\" is not a whole number, such as 10");
 }
 
 static void durations_have_one_unit_and_survive_the_way_back(void **state)
@@ -95,11 +97,21 @@ static void durations_have_one_unit_and_survive_the_way_back(void **state)
 		uint64_t ns;
 		const char *back;
 	} rows[] = {
-		{ "1ns", 1, "1ns" },	       { "1000ns", 1000, "1us" },    { "250us", 250000, "250us" },
-		{ "100ms", 100 * MS, "100ms" }, { "1s", S, "1s" },	     { "60s", 60 * S, "1m" },
-		{ "90s", 90 * S, "90s" },      { "5m", 300 * S, "5m" },      { "1h", 3600 * S, "1h" },
-		{ "36h", 36 * 3600 * S, "36h" }, { "1d", DAY, "1d" },	     { "25d", 25 * DAY, "25d" },
-		{ "31d", 31 * DAY, "31d" },    { "0s", 0, "0s" },	     { "1500ms", 1500 * MS, "1500ms" },
+		{ "1ns", 1, "1ns" },
+		{ "1000ns", 1000, "1us" },
+		{ "250us", 250000, "250us" },
+		{ "100ms", 100 * MS, "100ms" },
+		{ "1s", S, "1s" },
+		{ "60s", 60 * S, "1m" },
+		{ "90s", 90 * S, "90s" },
+		{ "5m", 300 * S, "5m" },
+		{ "1h", 3600 * S, "1h" },
+		{ "36h", 36 * 3600 * S, "36h" },
+		{ "1d", DAY, "1d" },
+		{ "25d", 25 * DAY, "25d" },
+		{ "31d", 31 * DAY, "31d" },
+		{ "0s", 0, "0s" },
+		{ "1500ms", 1500 * MS, "1500ms" },
 	};
 	char back[LG_NUM_TEXT_LEN];
 	struct lg_complaint c;
@@ -260,7 +272,8 @@ static void limits_are_an_amount_per_duration(void **state)
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		uint64_t tok = 1, per_ns = 2;
 
-		assert_int_equal(lg_limit_parse(rows[i].text, rows[i].bytes, 1ull << 40, 31 * DAY, &tok, &per_ns, &c), 0);
+		assert_int_equal(lg_limit_parse(rows[i].text, rows[i].bytes, 1ull << 40, 31 * DAY, &tok, &per_ns, &c),
+				 0);
 		assert_true(tok == rows[i].tok);
 		assert_true(per_ns == rows[i].per_ns);
 	}
@@ -274,7 +287,8 @@ static void limits_that_say_half_or_too_much_are_refused(void **state)
 		const char *why;
 	} rows[] = {
 		{ "10000", false, "\"10000\" says no time: write an amount per duration, such as 10000/1m" },
-		{ "80Mbit", true, "\"80Mbit\" says no time: write an amount per duration, such as 10MB/1s or 80Mbit/s" },
+		{ "80Mbit", true,
+		  "\"80Mbit\" says no time: write an amount per duration, such as 10MB/1s or 80Mbit/s" },
 		{ "/1m", false, "\"\" is not a whole number, such as 10" },
 		{ "10000/", false, "\"\" is not a duration: write a whole number and a unit, as in 100ms, 90s, 5m" },
 		{ "1/0s", false, "\"0s\" is shorter than the shortest, 1ms" },
@@ -282,7 +296,8 @@ static void limits_that_say_half_or_too_much_are_refused(void **state)
 		{ "1/ns", false, "\"1ns\" is shorter than the shortest, 1ms" },
 		{ "1/day", false, "\"day\" is not a duration: write a whole number and a unit, as in 100ms, 90s, 5m" },
 		{ "1/32d", false, "\"32d\" is longer than the longest, 31d" },
-		{ "1/1m/1s", false, "\"1m/1s\" is not a duration: after the number comes one of ns, us, ms, s, m, h, d" },
+		{ "1/1m/1s", false,
+		  "\"1m/1s\" is not a duration: after the number comes one of ns, us, ms, s, m, h, d" },
 		{ "10MB/s", false, "\"10MB\" is an amount of bytes, which needs `unit: bytes`" },
 		{ "8bit/s", false, "\"8bit\" is an amount of bytes, which needs `unit: bytes`" },
 		{ "1000/s", true, "\"1000\" has no unit: write bytes or bits, as in 10MB, 64KiB, 80Mbit" },
@@ -300,7 +315,8 @@ static void limits_that_say_half_or_too_much_are_refused(void **state)
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		uint64_t tok = 77, per_ns = 78;
 
-		assert_int_equal(lg_limit_parse(rows[i].text, rows[i].bytes, 1ull << 40, 31 * DAY, &tok, &per_ns, &c), -EINVAL);
+		assert_int_equal(lg_limit_parse(rows[i].text, rows[i].bytes, 1ull << 40, 31 * DAY, &tok, &per_ns, &c),
+				 -EINVAL);
 		assert_string_equal(c.text, rows[i].why);
 		assert_int_equal(tok, 77);
 		assert_int_equal(per_ns, 78);
@@ -386,13 +402,18 @@ static void prefixes_that_cannot_be_meant_are_refused_with_the_right_spelling(vo
 	static const struct {
 		const char *text, *why;
 	} rows[] = {
-		{ "10.0.0.1/8", "\"10.0.0.1/8\" has bits set below its length: write 10.0.0.0/8, or 10.0.0.1/32 for the one address" },
-		{ "10.0.0.1/31", "\"10.0.0.1/31\" has bits set below its length: write 10.0.0.0/31, or 10.0.0.1/32 for the one address" },
-		{ "0.0.0.1/0", "\"0.0.0.1/0\" has bits set below its length: write 0.0.0.0/0, or 0.0.0.1/32 for the one address" },
-		{ "2001:db8::1/64", "\"2001:db8::1/64\" has bits set below its length: write 2001:db8::/64, or 2001:db8::1/128 for the "
-				    "one address" },
-		{ "2001:db8::1/127", "\"2001:db8::1/127\" has bits set below its length: write 2001:db8::/127, or 2001:db8::1/128 for "
-				     "the one address" },
+		{ "10.0.0.1/8", "\"10.0.0.1/8\" has bits set below its length: write 10.0.0.0/8, or 10.0.0.1/32 for "
+				"the one address" },
+		{ "10.0.0.1/31", "\"10.0.0.1/31\" has bits set below its length: write 10.0.0.0/31, or 10.0.0.1/32 for "
+				 "the one address" },
+		{ "0.0.0.1/0",
+		  "\"0.0.0.1/0\" has bits set below its length: write 0.0.0.0/0, or 0.0.0.1/32 for the one address" },
+		{ "2001:db8::1/64",
+		  "\"2001:db8::1/64\" has bits set below its length: write 2001:db8::/64, or 2001:db8::1/128 for the "
+		  "one address" },
+		{ "2001:db8::1/127",
+		  "\"2001:db8::1/127\" has bits set below its length: write 2001:db8::/127, or 2001:db8::1/128 for "
+		  "the one address" },
 		{ "10.0.0.0/33", "\"10.0.0.0/33\": the length of an IPv4 prefix is 0 to 32" },
 		{ "10.0.0.0/", "\"10.0.0.0/\": the length of an IPv4 prefix is 0 to 32" },
 		{ "10.0.0.0/-1", "\"10.0.0.0/-1\": the length of an IPv4 prefix is 0 to 32" },
@@ -409,8 +430,10 @@ static void prefixes_that_cannot_be_meant_are_refused_with_the_right_spelling(vo
 		{ "/8", "\"/8\"" NO_PREFIX },
 		{ ":::", "\":::\"" NO_PREFIX },
 		{ "2001:db8::1::/64", "\"2001:db8::1::/64\"" NO_PREFIX },
-		{ "fe80::1%eth0", "\"fe80::1%eth0\": an address with a zone (after %) cannot be matched: write it without" },
-		{ "fe80::%eth0/64", "\"fe80::%eth0/64\": an address with a zone (after %) cannot be matched: write it without" },
+		{ "fe80::1%eth0",
+		  "\"fe80::1%eth0\": an address with a zone (after %) cannot be matched: write it without" },
+		{ "fe80::%eth0/64",
+		  "\"fe80::%eth0/64\": an address with a zone (after %) cannot be matched: write it without" },
 		{ "::ffff:192.0.2.7", "\"::ffff:192.0.2.7\" is IPv4 in IPv6 spelling: write 192.0.2.7/32" },
 		{ "::ffff:192.0.2.0/120", "\"::ffff:192.0.2.0/120\" is IPv4 in IPv6 spelling: write 192.0.2.0/24" },
 		{ "::ffff:0:0/96", "\"::ffff:0:0/96\" is IPv4 in IPv6 spelling: write 0.0.0.0/0" },
@@ -458,7 +481,7 @@ static void ten_thousand_random_prefixes_survive_text_and_back(void **state)
 			memcpy(addr, (uint8_t[12]){ [10] = 0xff, [11] = 0xff }, 12);
 		/* Independent of lg_addr_mask(): bit by bit. */
 		for (unsigned int bit = len + (family == 4 ? 96 : 0); bit < 128; bit++)
-			addr[bit / 8] &= (uint8_t)~(0x80 >> bit % 8);
+			addr[bit / 8] &= (uint8_t) ~(0x80 >> bit % 8);
 		lg_prefix_format(addr, family, len, text, sizeof(text));
 		assert_int_equal(lg_prefix_parse(text, addr_back, &family_back, &len_back, &c), 0);
 		assert_int_equal(family_back, family);

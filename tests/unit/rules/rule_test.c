@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "rules/rule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S 1000000000ull
+
+static struct lg_rule_def rule_make(void)
+{
+	struct lg_rule_def rule = {
+		.name = "a",
+		.line = 7,
+		.scope = LG_SCOPE_GLOBAL,
+		.class = LG_CLASS_LEASE,
+		.match = { .has_protocol = true, .protocol = 17, .n_ports = 1, .ports = { { 53, 53 } } },
+		.key = { .form = LG_FORM_SOURCE, .len4 = 32, .len6 = 64 },
+		.limit_tok = 100,
+		.per_ns = S,
+		.burst_tok = 100,
+	};
+
+	rule.match.source = (struct lg_prefix){ true, 4, 8, { [10] = 0xff, [11] = 0xff, 10 } };
+	return rule;
+}
+
+static void change_none(struct lg_rule_def *r)
+{
+	(void)r;
+}
+static void change_name(struct lg_rule_def *r)
+{
+	r->name[0] = 'b';
+}
+static void change_line(struct lg_rule_def *r)
+{
+	r->line++;
+}
+static void change_shadow(struct lg_rule_def *r)
+{
+	r->shadow = true;
+}
+static void change_evaluate(struct lg_rule_def *r)
+{
+	r->evaluate_all = true;
+}
+static void change_on_full(struct lg_rule_def *r)
+{
+	r->on_full = LG_ON_FULL_DENY;
+}
+static void change_low_water(struct lg_rule_def *r)
+{
+	r->lease.low_water_permille = 200;
+}
+static void change_class(struct lg_rule_def *r)
+{
+	r->class = LG_CLASS_STRICT;
+}
+static void change_limit(struct lg_rule_def *r)
+{
+	r->limit_tok++;
+}
+static void change_per(struct lg_rule_def *r)
+{
+	r->per_ns++;
+}
+static void change_burst(struct lg_rule_def *r)
+{
+	r->burst_tok++;
+}
+static void change_fallback(struct lg_rule_def *r)
+{
+	r->fallback = LG_FALLBACK_OPEN;
+}
+static void change_kind(struct lg_rule_def *r)
+{
+	r->lease.kind = LG_LEASE_BLOCK;
+}
+static void change_outstanding(struct lg_rule_def *r)
+{
+	r->lease.max_outstanding_permille = 100;
+}
+static void change_scope(struct lg_rule_def *r)
+{
+	r->scope = LG_SCOPE_HOST;
+}
+static void change_protocol(struct lg_rule_def *r)
+{
+	r->match.protocol = 6;
+}
+static void change_no_protocol(struct lg_rule_def *r)
+{
+	r->match.has_protocol = false;
+}
+static void change_port(struct lg_rule_def *r)
+{
+	r->match.ports[0].hi = 54;
+}
+static void change_ports(struct lg_rule_def *r)
+{
+	r->match.n_ports = 0;
+}
+static void change_source(struct lg_rule_def *r)
+{
+	r->match.source.addr[12] = 11;
+}
+static void change_source_len(struct lg_rule_def *r)
+{
+	r->match.source.len = 9;
+}
+static void change_no_source(struct lg_rule_def *r)
+{
+	r->match.source = (struct lg_prefix){ .set = false };
+}
+static void change_destination(struct lg_rule_def *r)
+{
+	r->match.destination = r->match.source;
+}
+static void change_form(struct lg_rule_def *r)
+{
+	r->key.form = LG_FORM_DESTINATION;
+}
+static void change_len4(struct lg_rule_def *r)
+{
+	r->key.len4 = 24;
+}
+static void change_len6(struct lg_rule_def *r)
+{
+	r->key.len6 = 56;
+}
+static void change_unit(struct lg_rule_def *r)
+{
+	r->unit = LG_UNIT_BYTES;
+}
+static void change_algorithm(struct lg_rule_def *r)
+{
+	r->algorithm = LG_SLIDING_WINDOW;
+}
+
+static void identity_is_what_is_limited_and_fingerprint_how_much_too(void **state)
+{
+	static const struct {
+		void (*change)(struct lg_rule_def *rule);
+		bool identity, fingerprint; /* does it change? */
+	} rows[] = {
+		{ change_none, false, false },      { change_name, false, false },
+		{ change_line, false, false },      { change_shadow, false, false },
+		{ change_evaluate, false, false },  { change_on_full, false, false },
+		{ change_low_water, false, false }, { change_class, false, true },
+		{ change_limit, false, true },      { change_per, false, true },
+		{ change_burst, false, true },      { change_fallback, false, true },
+		{ change_kind, false, true },       { change_outstanding, false, true },
+		{ change_scope, true, true },       { change_protocol, true, true },
+		{ change_no_protocol, true, true }, { change_port, true, true },
+		{ change_ports, true, true },       { change_source, true, true },
+		{ change_source_len, true, true },  { change_no_source, true, true },
+		{ change_destination, true, true }, { change_form, true, true },
+		{ change_len4, true, true },        { change_len6, true, true },
+		{ change_unit, true, true },        { change_algorithm, true, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		struct lg_rule_def a = rule_make(), b = rule_make();
+
+		rows[i].change(&b);
+		if ((lg_rule_identity(&a) != lg_rule_identity(&b)) != rows[i].identity)
+			fail_msg("identity of row %zu", i);
+		if ((lg_rule_fingerprint(&a) != lg_rule_fingerprint(&b)) != rows[i].fingerprint)
+			fail_msg("fingerprint of row %zu", i);
+	}
+}
+
+static void source_and_destination_are_not_interchangeable(void **state)
+{
+	struct lg_rule_def a = rule_make(), b = rule_make();
+
+	(void)state;
+	b.match.destination = b.match.source;
+	b.match.source = (struct lg_prefix){ .set = false };
+	assert_true(lg_rule_identity(&a) != lg_rule_identity(&b));
+}
+
+static void without_a_key_its_lengths_do_not_count(void **state)
+{
+	struct lg_rule_def a = rule_make(), b = rule_make();
+
+	(void)state;
+	a.key.form = b.key.form = LG_FORM_RULE;
+	b.key.len4 = 24;
+	b.key.len6 = 48;
+	assert_true(lg_rule_identity(&a) == lg_rule_identity(&b));
+}
+
+/* Hosts and regions of different versions compare these: a change of the bytes hashed would part them. */
+static void hashes_stay_as_they_are(void **state)
+{
+	struct lg_rule_def rule = rule_make();
+
+	(void)state;
+	assert_true(lg_rule_identity(&rule) == 0xe5df63e07157e68bull);
+	assert_true(lg_rule_fingerprint(&rule) == 0x47cbc86f6bb0eb19ull);
+}
+
+static void limits_print_as_short_as_they_can_be_said(void **state)
+{
+	static const struct {
+		uint64_t tok, per_ns;
+		enum lg_unit unit;
+		const char *text;
+	} rows[] = {
+		{ 10000, 60 * S, LG_UNIT_PACKETS, "10000/1m" },
+		{ 0, S, LG_UNIT_PACKETS, "0/1s" },
+		{ 7, 90 * S, LG_UNIT_PACKETS, "7/90s" },
+		{ 10000000, S, LG_UNIT_BYTES, "10MB/1s" },
+		{ 65536, S / 10, LG_UNIT_BYTES, "64KiB/100ms" },
+		{ 1ull << 40, LG_PER_MAX_NS, LG_UNIT_BYTES, "1TiB/31d" },
+	};
+	char text[64];
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		lg_limit_format(rows[i].tok, rows[i].per_ns, rows[i].unit, text, sizeof(text));
+		assert_string_equal(text, rows[i].text);
+	}
+}
+
+static void keys_print_as_addresses(void **state)
+{
+	static const struct {
+		struct lg_key key;
+		uint32_t len4, len6;
+		const char *text;
+	} rows[] = {
+		{ { .form = LG_FORM_RULE }, 32, 64, "*" },
+		{ { .form = LG_FORM_SOURCE, .a = { [10] = 0xff, [11] = 0xff, 192, 0, 2, 7 } }, 32, 64, "192.0.2.7" },
+		{ { .form = LG_FORM_SOURCE, .a = { [10] = 0xff, [11] = 0xff, 192, 0, 2, 0 } }, 24, 64, "192.0.2.0/24" },
+		{ { .form = LG_FORM_DESTINATION, .a = { 0x20, 1, 0xd, 0xb8 } }, 32, 64, "2001:db8::/64" },
+		{ { .form = LG_FORM_DESTINATION, .a = { 0x20, 1, 0xd, 0xb8, [15] = 1 } }, 32, 128, "2001:db8::1" },
+		{ { .form = LG_FORM_SOURCE, .a = { 0 } }, 32, 64, "::/64" },
+	};
+	struct lg_key overflow = { .form = LG_FORM_OVERFLOW };
+	uint32_t index = 1017;
+	char text[64];
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		lg_key_format(&rows[i].key, rows[i].len4, rows[i].len6, text, sizeof(text));
+		assert_string_equal(text, rows[i].text);
+	}
+	memcpy(overflow.a, &index, sizeof(index));
+	lg_key_format(&overflow, 32, 64, text, sizeof(text));
+	assert_string_equal(text, "overflow 1017");
+}
+
+static void names_are_the_words_of_the_file(void **state)
+{
+	(void)state;
+	assert_string_equal(lg_scope_name(LG_SCOPE_GLOBAL), "global");
+	assert_string_equal(lg_scope_name(LG_SCOPE_HOST), "host");
+	assert_string_equal(lg_class_name(LG_CLASS_LOCAL), "local");
+	assert_string_equal(lg_class_name(LG_CLASS_SYNC), "sync");
+	assert_string_equal(lg_algorithm_name(LG_TOKEN_BUCKET), "token_bucket");
+	assert_string_equal(lg_algorithm_name(LG_SLIDING_LOG), "sliding_log");
+	assert_string_equal(lg_unit_name(LG_UNIT_BYTES), "bytes");
+	assert_string_equal(lg_unit_name(LG_UNIT_REQUESTS), "requests");
+	assert_string_equal(lg_on_full_name(LG_ON_FULL_PASS), "pass");
+	assert_string_equal(lg_fallback_name(LG_FALLBACK_CLOSED), "closed");
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(identity_is_what_is_limited_and_fingerprint_how_much_too),
+		cmocka_unit_test(source_and_destination_are_not_interchangeable),
+		cmocka_unit_test(without_a_key_its_lengths_do_not_count),
+		cmocka_unit_test(hashes_stay_as_they_are),
+		cmocka_unit_test(limits_print_as_short_as_they_can_be_said),
+		cmocka_unit_test(keys_print_as_addresses),
+		cmocka_unit_test(names_are_the_words_of_the_file),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

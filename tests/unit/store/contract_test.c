@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What store.h promises, on every driver of the table. Each test begins with an empty store. */
+#include "store/store.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/driver.h"
+
+#define ANY LG_STORE_REVISION_ANY
+
+struct fixture {
+	const char *driver;
+	char dir[32];
+	char path[64];
+	struct lg_store *store;
+};
+
+static void store_open(struct fixture *f)
+{
+	struct lg_complaint c = { 0 };
+
+	if (lg_store_open(f->driver, f->path, &f->store, &c) < 0)
+		fail_msg("%s: %s", c.file, c.text);
+}
+
+static int put(struct fixture *f, const char *key, const char *value, uint64_t if_revision)
+{
+	struct lg_store_write write = { key, value, value ? strlen(value) : 0, if_revision };
+
+	return lg_store_commit(f->store, &write, 1);
+}
+
+/* The value of a key as text, "-" if there is none. */
+static const char *get(struct fixture *f, const char *key, uint64_t *ret_revision)
+{
+	static char buf[LG_STORE_VALUE_MAX + 1];
+	size_t len = 0;
+	int r = lg_store_get(f->store, key, buf, LG_STORE_VALUE_MAX, &len, ret_revision);
+
+	assert_true(r == 0 || r == 1);
+	buf[len] = '\0';
+	return r == 0 ? buf : "-";
+}
+
+static void what_was_put_is_got_and_what_was_deleted_is_not(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t revision = 0;
+
+	assert_string_equal(get(f, "a", &revision), "-");
+	assert_int_equal(put(f, "a", "one", ANY), 0);
+	assert_string_equal(get(f, "a", &revision), "one");
+	assert_int_equal(put(f, "a", "two", ANY), 0);
+	assert_string_equal(get(f, "a", &revision), "two");
+	assert_int_equal(put(f, "a", NULL, ANY), 0);
+	assert_string_equal(get(f, "a", &revision), "-");
+	assert_int_equal(put(f, "a", NULL, ANY), 0); /* there is nothing to do */
+}
+
+static void values_are_bytes_of_any_kind_and_length(void **state)
+{
+	static const size_t lens[] = { 0, 1, 7, 4096, LG_STORE_VALUE_MAX };
+	static uint8_t value[LG_STORE_VALUE_MAX + 1], got[LG_STORE_VALUE_MAX + 1];
+	struct fixture *f = *state;
+	uint64_t revision;
+	size_t len;
+
+	for (size_t i = 0; i < sizeof(value); i++)
+		value[i] = (uint8_t)(i * 7);
+	for (size_t i = 0; i < N_ELEMS(lens); i++) {
+		struct lg_store_write write = { "k", value, lens[i], ANY };
+
+		assert_int_equal(lg_store_commit(f->store, &write, 1), 0);
+		memset(got, 0x5a, sizeof(got));
+		len = 99;
+		assert_int_equal(lg_store_get(f->store, "k", got, lens[i], &len, &revision), 0);
+		assert_int_equal(len, lens[i]);
+		assert_memory_equal(got, value, len);
+		assert_int_equal(got[len], 0x5a);
+	}
+}
+
+static void a_value_larger_than_the_buffer_is_not_cut(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t revision = 77;
+	char buf[4] = "xxx";
+	size_t len = 78;
+
+	assert_int_equal(put(f, "a", "12345", ANY), 0);
+	assert_int_equal(lg_store_get(f->store, "a", buf, 4, &len, &revision), -ENOSPC);
+	assert_string_equal(buf, "xxx");
+	assert_int_equal(len, 78);
+	assert_int_equal(revision, 77);
+}
+
+static void a_revision_lets_through_only_who_saw_the_last_state(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t first = 0, second = 0, again = 0;
+
+	assert_int_equal(put(f, "a", "x", 5), 1); /* there is none */
+	assert_int_equal(put(f, "a", "one", 0), 0);
+	assert_int_equal(put(f, "a", "two", 0), 1); /* there is one */
+	assert_string_equal(get(f, "a", &first), "one");
+	assert_true(first != 0 && first != ANY);
+	assert_int_equal(put(f, "a", "two", first), 0);
+	assert_int_equal(put(f, "a", "three", first), 1);
+	assert_int_equal(put(f, "a", NULL, first), 1);
+	assert_string_equal(get(f, "a", &second), "two");
+	assert_true(second > first);
+
+	/* Deleted and made again it is not what it was. */
+	assert_int_equal(put(f, "a", NULL, second), 0);
+	assert_int_equal(put(f, "a", "two", second), 1);
+	assert_int_equal(put(f, "a", NULL, 0), 0);
+	assert_int_equal(put(f, "a", "two", 0), 0);
+	assert_string_equal(get(f, "a", &again), "two");
+	assert_true(again > second);
+}
+
+static void a_commit_is_all_or_nothing(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t revision, revision_b;
+
+	assert_int_equal(put(f, "a", "1", ANY), 0);
+	assert_int_equal(put(f, "b", "2", ANY), 0);
+	get(f, "b", &revision);
+
+	struct lg_store_write refused[] = {
+		{ "a", "9", 1, ANY },
+		{ "c", "9", 1, 0 },
+		{ "b", NULL, 0, revision + 1 },
+	};
+	assert_int_equal(lg_store_commit(f->store, refused, 3), 1);
+	assert_string_equal(get(f, "a", &revision_b), "1");
+	assert_string_equal(get(f, "b", &revision_b), "2");
+	assert_string_equal(get(f, "c", &revision_b), "-");
+
+	refused[2].if_revision = revision;
+	assert_int_equal(lg_store_commit(f->store, refused, 3), 0);
+	assert_string_equal(get(f, "a", &revision), "9");
+	assert_string_equal(get(f, "b", &revision_b), "-");
+	assert_string_equal(get(f, "c", &revision_b), "9");
+	assert_int_equal(revision, revision_b); /* of one commit */
+}
+
+static void requests_that_are_malformed_write_nothing(void **state)
+{
+	static char long_key[LG_STORE_KEY_MAX + 2], value[LG_STORE_VALUE_MAX + 1];
+	struct fixture *f = *state;
+	struct lg_store_write *many = calloc(LG_STORE_WRITES_MAX + 1, sizeof(*many));
+	struct lg_store_write twice[] = { { "a", "1", 1, ANY }, { "b", "1", 1, ANY }, { "a", "2", 1, ANY } };
+	struct lg_store_write large = { "a", value, LG_STORE_VALUE_MAX + 1, ANY };
+	uint64_t revision;
+	size_t len;
+	char buf[8];
+
+	assert_non_null(many);
+	memset(long_key, 'k', LG_STORE_KEY_MAX + 1);
+	assert_int_equal(put(f, "", "x", ANY), -EINVAL);
+	assert_int_equal(put(f, long_key, "x", ANY), -EINVAL);
+	assert_int_equal(lg_store_get(f->store, "", buf, sizeof(buf), &len, &revision), -EINVAL);
+	assert_int_equal(lg_store_get(f->store, long_key, buf, sizeof(buf), &len, &revision), -EINVAL);
+	assert_int_equal(lg_store_each(f->store, long_key, NULL, NULL), -EINVAL);
+	assert_int_equal(lg_store_commit(f->store, &large, 1), -EINVAL);
+	assert_int_equal(lg_store_commit(f->store, twice, 3), -EINVAL);
+	assert_string_equal(get(f, "b", &revision), "-");
+	assert_int_equal(lg_store_commit(f->store, many, LG_STORE_WRITES_MAX + 1), -EINVAL);
+	assert_int_equal(lg_store_commit(f->store, NULL, 0), 0);
+
+	long_key[LG_STORE_KEY_MAX] = '\0';
+	assert_int_equal(put(f, long_key, "x", ANY), 0);
+	assert_string_equal(get(f, long_key, &revision), "x");
+	free(many);
+}
+
+static void the_largest_commit_is_one(void **state)
+{
+	struct lg_store_write *writes = calloc(LG_STORE_WRITES_MAX, sizeof(*writes));
+	char(*keys)[8] = calloc(LG_STORE_WRITES_MAX, sizeof(*keys));
+	struct fixture *f = *state;
+	uint64_t first, last;
+
+	assert_non_null(writes);
+	assert_non_null(keys);
+	for (unsigned int i = 0; i < LG_STORE_WRITES_MAX; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "k%05u", i);
+		writes[i] = (struct lg_store_write){ keys[i], keys[i], 6, 0 };
+	}
+	assert_int_equal(lg_store_commit(f->store, writes, LG_STORE_WRITES_MAX), 0);
+	assert_string_equal(get(f, "k00000", &first), "k00000");
+	assert_string_equal(get(f, "k04095", &last), "k04095");
+	assert_int_equal(first, last);
+	assert_int_equal(lg_store_commit(f->store, writes, LG_STORE_WRITES_MAX), 1);
+	free(writes);
+	free(keys);
+}
+
+struct walk {
+	struct fixture *f;
+	char seen[4096];
+	int stop_at;
+	int n;
+};
+
+static int walk_note(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct walk *w = arg;
+	size_t n = strlen(w->seen);
+
+	assert_true(revision != 0);
+	assert_non_null(value);
+	snprintf(w->seen + n, sizeof(w->seen) - n, "%s=%.*s ", key, (int)len, (const char *)value);
+	return ++w->n == w->stop_at ? 42 : 0;
+}
+
+static void a_walk_visits_keys_of_a_prefix_in_byte_order(void **state)
+{
+	static const char *const keys[] = { "b", "a/2", "a/10", "a", "a0", "a/", "c", "A", "a/\xc3\xa9", "a/\xff" };
+	static const struct {
+		const char *prefix, *seen;
+		int stop_at, r;
+	} rows[] = {
+		{ "", "A=v a=v a/=v a/10=v a/2=v a/\xc3\xa9=v a/\xff=v a0=v b=v c=v ", 0, 0 },
+		{ "a/", "a/=v a/10=v a/2=v a/\xc3\xa9=v a/\xff=v ", 0, 0 },
+		{ "a/1", "a/10=v ", 0, 0 },
+		{ "a/\xff", "a/\xff=v ", 0, 0 },
+		{ "d", "", 0, 0 },
+		{ "a/3", "", 0, 0 },
+		{ "a", "a=v a/=v ", 2, 42 },
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < N_ELEMS(keys); i++)
+		assert_int_equal(put(f, keys[i], "v", ANY), 0);
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		struct walk w = { .stop_at = rows[i].stop_at };
+
+		assert_int_equal(lg_store_each(f->store, rows[i].prefix, walk_note, &w), rows[i].r);
+		assert_string_equal(w.seen, rows[i].seen);
+	}
+}
+
+static int walk_use(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct walk *w = arg, inner = { .f = w->f };
+	uint64_t got;
+
+	assert_int_equal(len, 0);
+	assert_non_null(value);
+	assert_string_equal(get(w->f, key, &got), "");
+	assert_int_equal(got, revision);
+	assert_int_equal(put(w->f, key, "x", ANY), -EBUSY);
+	assert_int_equal(put(w->f, key, NULL, ANY), -EBUSY);
+	assert_int_equal(lg_store_each(w->f->store, "", walk_note, &inner), 0);
+	assert_int_equal(inner.n, 2);
+	w->n++;
+	return 0;
+}
+
+static void inside_a_walk_the_store_can_be_read_and_not_written(void **state)
+{
+	struct fixture *f = *state;
+	struct walk w = { .f = f };
+
+	assert_int_equal(put(f, "a", "", ANY), 0);
+	assert_int_equal(put(f, "b", "", ANY), 0);
+	assert_int_equal(lg_store_each(f->store, "", walk_use, &w), 0);
+	assert_int_equal(w.n, 2);
+	assert_int_equal(put(f, "a", "x", ANY), 0); /* and written again afterwards */
+}
+
+/* A thousand random steps beside a model of 16 keys. */
+static void a_long_random_history_is_as_a_model_says(void **state)
+{
+	struct fixture *f = *state;
+	char model[16][24] = { "" };
+	uint64_t revisions[16] = { 0 }, seed = 12345;
+
+	for (int step = 0; step < 1000; step++) {
+		struct lg_store_write writes[3];
+		char keys[3][8], values[3][24];
+		size_t n = 0, at[3];
+		bool holds = true;
+
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		for (size_t i = 0; i < 1 + (seed >> 60) % 3; i++) {
+			size_t k = (seed >> (20 + 8 * i)) % 16;
+			uint64_t how = (seed >> (33 + 3 * i)) % 4;
+
+			for (size_t j = 0; j < n; j++)
+				k = at[j] == k ? 99 : k;
+			if (k == 99)
+				continue;
+			snprintf(keys[n], sizeof(keys[n]), "key%zu", k);
+			snprintf(values[n], sizeof(values[n]), "%d", step);
+			writes[n] = (struct lg_store_write){ keys[n], how == 3 ? NULL : values[n], strlen(values[n]),
+							     how == 0   ? ANY
+							     : how == 1 ? revisions[k]
+									: revisions[k] + (seed >> 50) % 2 };
+			holds = holds && (how == 0 || writes[n].if_revision == revisions[k]);
+			at[n++] = k;
+		}
+		assert_int_equal(lg_store_commit(f->store, writes, n), holds ? 0 : 1);
+		for (size_t i = 0; holds && i < n; i++) {
+			uint64_t revision = 0;
+
+			snprintf(model[at[i]], sizeof(model[0]), "%s", writes[i].value ? values[i] : "-");
+			assert_string_equal(get(f, keys[i], &revision), model[at[i]]);
+			assert_true(!writes[i].value || revision > revisions[at[i]]);
+			revisions[at[i]] = revision;
+		}
+	}
+	for (size_t k = 0; k < 16; k++) {
+		uint64_t revision = 0;
+		char key[8];
+
+		snprintf(key, sizeof(key), "key%zu", k);
+		assert_string_equal(get(f, key, &revision), model[k][0] ? model[k] : "-");
+		assert_int_equal(revision, revisions[k]);
+	}
+}
+
+static void an_unknown_driver_is_refused_with_those_there_are(void **state)
+{
+	struct lg_complaint c = { .file = "x", .line = 3 };
+	struct lg_store *store = NULL;
+
+	(void)state;
+	assert_int_equal(lg_store_open("etcd", "/tmp/x", &store, &c), -EINVAL);
+	assert_string_equal(c.text, "no store is called \"etcd\": there are sqlite, memory");
+	assert_string_equal(c.file, "");
+	assert_null(store);
+	assert_null(lg_store_free(NULL));
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	f->driver = *state;
+	strcpy(f->dir, "/tmp/lg-store-test-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(f->path, sizeof(f->path), "%s/store.db", f->dir);
+	store_open(f);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	static const char *const ends[] = { "", "-wal", "-shm" };
+	struct fixture *f = *state;
+	char path[80];
+
+	lg_store_free(f->store);
+	for (size_t i = 0; i < N_ELEMS(ends); i++) {
+		snprintf(path, sizeof(path), "%s%s", f->path, ends[i]);
+		unlink(path);
+	}
+	rmdir(f->dir);
+	free(f);
+	return 0;
+}
+
+#define ROW(fn, name)                                                                                                  \
+	{                                                                                                              \
+#fn, fn, setup, teardown, (void *)(name)                                                               \
+	}
+
+int main(void)
+{
+	int failed = 0;
+
+	for (size_t i = 0; lg_store_driver_at(i); i++) {
+		const char *name = lg_store_driver_at(i)->name;
+		const struct CMUnitTest tests[] = {
+			ROW(what_was_put_is_got_and_what_was_deleted_is_not, name),
+			ROW(values_are_bytes_of_any_kind_and_length, name),
+			ROW(a_value_larger_than_the_buffer_is_not_cut, name),
+			ROW(a_revision_lets_through_only_who_saw_the_last_state, name),
+			ROW(a_commit_is_all_or_nothing, name),
+			ROW(requests_that_are_malformed_write_nothing, name),
+			ROW(the_largest_commit_is_one, name),
+			ROW(a_walk_visits_keys_of_a_prefix_in_byte_order, name),
+			ROW(inside_a_walk_the_store_can_be_read_and_not_written, name),
+			ROW(a_long_random_history_is_as_a_model_says, name),
+			ROW(an_unknown_driver_is_refused_with_those_there_are, name),
+		};
+
+		failed += cmocka_run_group_tests_name(name, tests, NULL, NULL);
+	}
+	return failed;
+}
