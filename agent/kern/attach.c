@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Attaching at interfaces. What an earlier process attached is adopted: its program is replaced in place, nothing is detached and
- * attached again, because some drivers reset the device for seconds when XDP goes or comes. Programs of others are never touched.
+ * Attaching at interfaces. What an earlier process attached is adopted: its program is replaced in place, nothing is
+ * detached and attached again, because some drivers reset the device for seconds when XDP goes or comes. Programs of
+ * others are never touched.
  */
 #include "kern/internal.h"
 
@@ -140,8 +141,8 @@ static bool follow_rename(struct attempt *a)
 }
 
 /*
- * Opens the pinned link of this interface and hook. Returns 1 when it is attached there, 0 when there is none (any more: a link
- * whose interface is gone, or is another one by now, is removed), or negative errno.
+ * Opens the pinned link of this interface and hook. Returns 1 when it is attached there, 0 when there is none (any
+ * more: a link whose interface is gone, or is another one by now, is removed), or negative errno.
  */
 static int adopt(struct attempt *a, struct lg_link_facts *ret_facts, int *ret_fd)
 {
@@ -198,24 +199,27 @@ static bool xdp_is_foreign(struct attempt *a)
 	if (!id)
 		return false;
 	lg_prog_name(id, name);
-	lg_complain(a->c, "%s: an XDP program of somebody else is attached (id %u, %s%s%s, %s); it is left alone: detach it, or "
-			  "limit this interface at tc", a->ifname, id, name[0] ? "name '" : "", name[0] ? name : "name unknown",
-		    name[0] ? "'" : "", q.drv_prog_id ? "native" : q.skb_prog_id ? "generic" : "offloaded");
+	lg_complain(a->c,
+		    "%s: an XDP program of somebody else is attached (id %u, %s%s%s, %s); it is left alone: detach it, or "
+		    "limit this interface at tc",
+		    a->ifname, id, name[0] ? "name '" : "", name[0] ? name : "name unknown", name[0] ? "'" : "",
+		    q.drv_prog_id ? "native" : q.skb_prog_id ? "generic" : "offloaded");
 	*a->ret_fail = LG_KERN_REFUSED;
 	return true;
 }
 
 /*
- * Creating a link tells an errno only; the driver's words come with the netlink way of attaching. It is tried for their sake, with a
- * flag that keeps it from replacing anything, and undone should it succeed against expectation.
+ * Creating a link tells an errno only; the driver's words come with the netlink way of attaching. It is tried for their
+ * sake, with a flag that keeps it from replacing anything, and undone should it succeed against expectation.
  */
 static void ask_driver(struct attempt *a, struct lg_print *print)
 {
-	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = a->kern->prog_fd[LG_HOOK_XDP]);
 	const __u32 mode = a->mode == LG_MODE_XDP_NATIVE ? XDP_FLAGS_DRV_MODE : XDP_FLAGS_SKB_MODE;
+	int fd = a->kern->prog_fd[LG_HOOK_XDP];
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = fd);
 
 	lg_print_begin(print);
-	if (bpf_xdp_attach((int)a->ifindex, a->kern->prog_fd[LG_HOOK_XDP], mode | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL) == 0)
+	if (bpf_xdp_attach((int)a->ifindex, fd, mode | XDP_FLAGS_UPDATE_IF_NOEXIST, NULL) == 0)
 		bpf_xdp_detach((int)a->ifindex, mode, &opts);
 	lg_print_end();
 }
@@ -231,8 +235,8 @@ static int xdp_refused(struct attempt *a, int err)
 	ask_driver(a, &print);
 	if (a->mode != LG_MODE_XDP_NATIVE)
 		return refuse(a, err, &print);
-	lg_complain(a->c, "%s: native XDP is refused: %s; set `xdp: generic` (slower), or limit this interface at tc", a->ifname,
-		    print.kernel[0] ? print.kernel : strerror(-err));
+	lg_complain(a->c, "%s: native XDP is refused: %s; set `xdp: generic` (slower), or limit this interface at tc",
+		    a->ifname, print.kernel[0] ? print.kernel : strerror(-err));
 	*a->ret_fail = LG_KERN_FEATURE;
 	return err;
 }
@@ -248,7 +252,8 @@ static int xdp_create(struct attempt *a)
 	return pin_link(a, fd);
 }
 
-/* A link cannot change its mode: it goes, one of the other mode comes, and comes back as it was when that is refused. */
+/* A link cannot change its mode: it goes, one of the other mode comes, and comes back as it was when that is
+ * refused. */
 static int xdp_switch(struct attempt *a, int fd, enum lg_attach_mode from)
 {
 	_cleanup_fd_ int old = -1;
@@ -417,7 +422,8 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 
 	*ret_fail = LG_KERN_REFUSED;
 	if (!mode_fits(hook, mode))
-		return lg_complain(c, "%s: %s cannot be attached as %s", ifname, lg_hook_name(hook), lg_attach_mode_name(mode));
+		return lg_complain(c, "%s: %s cannot be attached as %s", ifname, lg_hook_name(hook),
+				   lg_attach_mode_name(mode));
 	if (kern->prog_fd[hook] < 0) {
 		lg_complain(c, "%s: no programs are loaded here: only a daemon attaches", ifname);
 		return -EOPNOTSUPP;
@@ -544,6 +550,11 @@ int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail
 	r = lg_kern_new(instance, root, &kern, c);
 	if (r < 0)
 		return r;
+	r = lg_pins_check_root(kern, c);
+	if (r < 0) {
+		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
+		return r;
+	}
 	r = lg_pins_lock(kern);
 	if (r == -ENOENT) {
 		*ret_fail = LG_KERN_OK;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * TC without links: a filter in the clsact qdisc. Nothing of it can be pinned, so two kinds of empty directories remember what is
- * ours across restarts:
+ * TC without links: a filter in the clsact qdisc. Nothing of it can be pinned, so two kinds of empty directories
+ * remember what is ours across restarts:
  *
  *	links/<ifname>-<hook>/<ifindex>	a filter was put there; whether it still is, the kernel is asked
  *	qdiscs/<ifindex>		the clsact qdisc was missing and we made it
  *
- * The filter has a priority of its own and a handle made from the instance's name, and its program's name begins with lg_: all
- * three must fit before it is replaced or removed. Priority 10 is early, so that few filters can end the chain before ours, but
- * leaves the first places to those who number from 1.
+ * The filter has a priority of its own and a handle made from the instance's name, and its program's name begins with
+ * lg_: all three must fit before it is replaced or removed. Priority 10 is early, so that few filters can end the chain
+ * before ours, but leaves the first places to those who number from 1.
  */
 #include "kern/internal.h"
 
@@ -183,7 +183,8 @@ static void qdisc_release(const struct lg_kern *kern, uint32_t ifindex)
 	rmdir(path); /* when it was the last */
 }
 
-static int filter_put(const struct lg_kern *kern, uint32_t ifindex, enum lg_hook hook, bool replace, uint32_t *ret_prog_id)
+static int filter_put(const struct lg_kern *kern, uint32_t ifindex, enum lg_hook hook, bool replace,
+		      uint32_t *ret_prog_id)
 {
 	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = kern->prog_fd[hook], .handle = filter_handle(kern),
 		    .priority = FILTER_PRIORITY, .flags = replace ? BPF_TC_F_REPLACE : 0);
@@ -267,18 +268,24 @@ static int update_one(void *arg, const char *path, const char *name)
 	struct scan scan;
 	int r;
 
-	(void)path;
 	r = scan_hook(v->kern, ifindex, v->hook, &scan);
-	if (r < 0 || !scan.ours)
+	if (r < 0)
 		return r;
-	return filter_put(v->kern, ifindex, v->hook, true, &v->prog_id);
+	if (scan.ours)
+		return filter_put(v->kern, ifindex, v->hook, true, &v->prog_id);
+	/* Gone with its interface, or by hand: nothing is left to remember. */
+	qdisc_release(v->kern, ifindex);
+	return rmdir(path) < 0 ? -errno : 0;
 }
 
 int lg_clsact_update(struct lg_kern *kern, const char *path, enum lg_hook hook)
 {
 	struct visit v = { .kern = kern, .hook = hook };
+	int r;
 
-	return lg_pins_each(path, update_one, &v);
+	r = lg_pins_each(path, update_one, &v);
+	rmdir(path); /* when nothing is left */
+	return r;
 }
 
 static int query_one(void *arg, const char *path, const char *name)
@@ -297,7 +304,8 @@ static int query_one(void *arg, const char *path, const char *name)
 	return 1;
 }
 
-int lg_clsact_query(struct lg_kern *kern, const char *path, enum lg_hook hook, uint32_t *ret_ifindex, uint32_t *ret_prog_id)
+int lg_clsact_query(struct lg_kern *kern, const char *path, enum lg_hook hook, uint32_t *ret_ifindex,
+		    uint32_t *ret_prog_id)
 {
 	struct visit v = { .kern = kern, .hook = hook };
 	int r;
@@ -326,8 +334,8 @@ static int record_make(struct lg_kern *kern, const char *path, uint32_t ifindex,
 	return r;
 }
 
-static int put_in_slot(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook, uint32_t *ret_prog_id,
-		       enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+static int put_in_slot(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook,
+		       uint32_t *ret_prog_id, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	struct lg_print print;
 	struct scan scan;
@@ -340,8 +348,11 @@ static int put_in_slot(struct lg_kern *kern, const char *ifname, uint32_t ifinde
 	if (r == 0)
 		r = scan_hook(kern, ifindex, hook, &scan);
 	if (r == 0 && scan.taken && !scan.ours) {
-		lg_complain(c, "%s: priority %d, handle %#x hold a filter of somebody else (program id %u, %s); it is left alone",
-			    what, FILTER_PRIORITY, scan.handle, scan.prog_id, scan.name[0] ? scan.name : "without a name");
+		lg_complain(c,
+			    "%s: priority %d, handle %#x hold a filter of somebody else (program id %u, %s); it is left "
+			    "alone",
+			    what, FILTER_PRIORITY, scan.handle, scan.prog_id,
+			    scan.name[0] ? scan.name : "without a name");
 		*ret_fail = LG_KERN_REFUSED;
 		r = -EBUSY;
 	} else if (r == 0) {
@@ -356,8 +367,8 @@ static int put_in_slot(struct lg_kern *kern, const char *ifname, uint32_t ifinde
 	return r;
 }
 
-int lg_clsact_attach(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook, uint32_t *ret_prog_id,
-		     enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+int lg_clsact_attach(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook,
+		     uint32_t *ret_prog_id, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	char path[LG_KPATH_LEN];
 	int r;

@@ -22,7 +22,8 @@ int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret)
 	return read_word(kern, LG_MAP_CONTROL, ret);
 }
 
-/* The agent alone writes `control`, and words that do not change are written over with themselves: packets see no mixture. */
+/* The agent alone writes `control`, and words that do not change are written over with themselves: packets see no
+ * mixture. */
 int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable)
 {
 	struct lg_control control;

@@ -49,7 +49,7 @@ struct lg_kern {
 	char instance[LG_NAME_LEN];
 	char root[LG_ROOT_LEN];
 	char dir[LG_KPATH_LEN];	  /* <root>/<instance> */
-	int lock_fd;		  /* the instance's directory, locked while a daemon or `detach` works on it; -1 for readers */
+	int lock_fd;		  /* the instance's directory, locked by a daemon or `detach`; -1 for readers */
 	uint32_t n_dirs_made;	  /* of the path `dir`, counted from its end: taken away again when opening fails */
 	bool vdir_made;		  /* v<ABI> was made by this process */
 	int map_fd[_LG_MAP_N];	  /* all open */
@@ -64,7 +64,8 @@ struct lg_kern {
 
 /* ---- print.c: what libbpf says ---- */
 
-/* What libbpf printed while it was listened to: the first warning, the kernel's netlink message, the verifier's last line. */
+/* What libbpf printed while it was listened to: the first warning, the kernel's netlink message, the verifier's last
+ * line. */
 struct lg_print {
 	char first[160];
 	char kernel[160];
@@ -82,7 +83,8 @@ void lg_print_end(void);
 /* What was tried; each asks for other capabilities. */
 enum lg_why_what { LG_WHY_LOAD, LG_WHY_ATTACH, LG_WHY_PIN };
 
-/* The kind of a failure of `what` with the negative errno `err`; writes "<what>: <reason>" to *c. `print` may be NULL. */
+/* The kind of a failure of `what` with the negative errno `err`; writes "<what>: <reason>" to *c. `print` may be
+ * NULL. */
 enum lg_kern_fail lg_why(enum lg_why_what what, const char *object, int err, const struct lg_print *print,
 			 struct lg_complaint *c);
 
@@ -111,8 +113,8 @@ bool lg_pins_link_parse(const char *name, char *ret_ifname, enum lg_hook *ret_ho
 int lg_pins_mkdir(const char *path);
 
 /*
- * Calls fn(arg, path, name) for each entry of a directory, over a copy of the list, so that fn may remove it. A missing directory has
- * none. Stops at the first result other than 0 and returns it.
+ * Calls fn(arg, path, name) for each entry of a directory, over a copy of the list, so that fn may remove it. A missing
+ * directory has none. Stops at the first result other than 0 and returns it.
  */
 int lg_pins_each(const char *dir, int (*fn)(void *arg, const char *path, const char *name), void *arg);
 /* The ABI version of a directory name "v<N>", or 0. */
@@ -130,7 +132,8 @@ struct lg_link_facts {
 
 /* Opens a pinned link and reads what it is; -ENOENT, -EMEDIUMTYPE when the pin is no link of this hook. */
 int lg_link_open(const char *path, enum lg_hook hook, struct lg_link_facts *ret_facts, int *ret_fd);
-/* Detaches at once (also when somebody else holds the link) and removes the pin. Returns 1, or 0 when it was dead already. */
+/* Detaches at once (also when somebody else holds the link) and removes the pin. Returns 1, or 0 when it was dead
+ * already. */
 int lg_link_remove(const char *path, int fd);
 int lg_link_create_xdp(int prog_fd, uint32_t ifindex, enum lg_attach_mode mode, int *ret_fd);
 int lg_link_create_tcx(int prog_fd, uint32_t ifindex, enum lg_hook hook, int *ret_fd);
@@ -141,12 +144,14 @@ void lg_prog_name(uint32_t prog_id, char ret_name[16]);
 
 /* ---- clsact.c: the older way at TC, without links ---- */
 
-/* Attaches or replaces our filter at a hook; fills *ret_prog_id. Returns 0, 1 (ours was there before), or negative errno with *c. */
-int lg_clsact_attach(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook, uint32_t *ret_prog_id,
-		     enum lg_kern_fail *ret_fail, struct lg_complaint *c);
-/* Removes the filters of a record (<dir>/links/<ifname>-<hook> as a directory) and the record. Returns how many went. */
+/* Attaches or replaces our filter at a hook; fills *ret_prog_id. Returns 0, 1 (ours was there before), or negative
+ * errno with *c. */
+int lg_clsact_attach(struct lg_kern *kern, const char *ifname, uint32_t ifindex, enum lg_hook hook,
+		     uint32_t *ret_prog_id, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
+/* Removes the filters of a record (<dir>/links/<ifname>-<hook> as a directory) and the record. Returns how many
+ * went. */
 int lg_clsact_remove(struct lg_kern *kern, const char *path, enum lg_hook hook);
-/* Puts this process's program into each filter of a record. */
+/* Puts this process's program into each filter of a record; a record whose filters are gone goes, too. */
 int lg_clsact_update(struct lg_kern *kern, const char *path, enum lg_hook hook);
 /* The interface at which a record's filter is found, and its program: 1, 0 when there is none. */
 int lg_clsact_query(struct lg_kern *kern, const char *path, enum lg_hook hook, uint32_t *ret_ifindex,
@@ -158,14 +163,15 @@ bool lg_clsact_is_record(const char *path);
 
 /* Replaces the program of everything attached by this one's; pins of links that died are removed. */
 int lg_attach_update_all(struct lg_kern *kern);
-/* How many links and filters of the instance are attached anywhere; the program of one of them is left in *ret_prog_id. */
+/* How many links and filters of the instance are attached anywhere; the program of one of them is left in
+ * *ret_prog_id. */
 int lg_attach_count(struct lg_kern *kern, uint32_t *ret_prog_id);
 
 /* ---- ops.c ---- */
 
 /*
- * Calls fn for each entry of a hash map; deleting entries meanwhile is allowed. Stops at the first result other than 0 and
- * returns it.
+ * Calls fn for each entry of a hash map; deleting entries meanwhile is allowed. Stops at the first result other than 0
+ * and returns it.
  */
 int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes,
 		int (*fn)(void *arg, const void *key, const void *value), void *arg);

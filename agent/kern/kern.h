@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * One instance of leasegate in the kernel: its maps, programs, links and pins. Used by the node from its loop thread, and
- * by the tool (which opens the pins only). Nothing here is a limit or a lease: those are written as bytes of the ABI.
+ * One instance of leasegate in the kernel: its maps, programs, links and pins. Used by the node from its loop thread,
+ * and by the tool (which opens the pins only). Nothing here is a limit or a lease: those are written as bytes of the
+ * ABI.
  *
- * Pins: <root>/<instance>/v<ABI>/<map>, <root>/<instance>/links/<ifname>-<hook>; root is /sys/fs/bpf/leasegate.
+ * Pins: <root>/<instance>/v<ABI>/<map>, <root>/<instance>/links/<ifname>-<hook>; root is /sys/fs/bpf/leasegate. A clsact
+ * filter cannot be pinned: a directory stands in its place. Names of interfaces are escaped (eth0.100 is eth0%2e100).
  */
 #pragma once
 
@@ -19,7 +21,7 @@
 
 struct lg_kern;
 
-/* Why opening or attaching failed: the tool's and daemon's exit codes follow from it (see lg_kern_exit_code). */
+/* Why opening or attaching failed. The values are the exit codes of the daemon and the tool. */
 enum lg_kern_fail {
 	LG_KERN_OK = 0,
 	LG_KERN_REFUSED = 1,	/* unknown interface, a foreign program in the way, incompatible pins, busy */
@@ -31,21 +33,26 @@ enum lg_kern_fail {
 struct lg_kern_options {
 	const char *instance;	/* [a-z0-9][a-z0-9_-]*, shorter than LG_NAME_LEN */
 	const char *root;	/* NULL: LG_KERN_ROOT */
-	uint32_t max_keys;	/* entries of `buckets`; ignored when pins are adopted (said in the complaint when it differs) */
+	uint32_t max_keys;	/* entries of `buckets`, 0: the default; adopted pins keep theirs, and *c says so */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
 
 /*
- * Loads the programs and makes the maps, or adopts those pinned by an earlier process: levels, counters and links stay, and
- * the programs of adopted links are replaced atomically with this build's. Fails without leaving anything behind that was not
- * there before.
+ * Loads the programs and makes the maps, or adopts those pinned by an earlier process: levels, counters and links stay,
+ * and the programs of adopted links are replaced atomically with this build's. Fails without leaving anything behind
+ * that was not there before. The instance belongs to the process until lg_kern_free() or its end (and that of children
+ * forked meanwhile): a second open gets -EBUSY.
  * Returns 0 (made anew), 1 (adopted), or negative errno with *c filled and *ret_fail saying which kind.
  */
 int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
 		 struct lg_complaint *c);
 
-/* Opens the pinned maps only, loads nothing, needs no daemon. -ENOENT when the instance has no pins. */
+/*
+ * Opens the pinned maps only, loads nothing, needs no daemon. -ENOENT when the instance has no pins. Operations that
+ * need programs (attach, grant, collect, rule_forget) and events, which belong to the daemon, are -EOPNOTSUPP on what
+ * this opened.
+ */
 int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
 		      struct lg_complaint *c);
 
@@ -78,9 +85,9 @@ struct lg_attachment {
 };
 
 /*
- * Attaches at a hook of an interface, or adopts what an earlier process attached there. For XDP `mode` says native or generic and
- * nothing else is tried; for TC LG_MODE_NONE means tcx where the kernel has it, else clsact. A program of somebody else is never
- * removed or replaced: -EBUSY with its name and id in the complaint.
+ * Attaches at a hook of an interface, or adopts what an earlier process attached there. For XDP `mode` says native or
+ * generic and nothing else is tried; for TC LG_MODE_NONE means tcx where the kernel has it, else clsact. A program of
+ * somebody else is never removed or replaced: -EBUSY with its name and id in the complaint.
  */
 int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, enum lg_attach_mode mode,
 		   struct lg_attachment *ret, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
@@ -88,16 +95,19 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
 /* What is attached now, as the kernel says it: up to `max` of ours. Returns the number. */
 int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t max);
-/* Without a daemon: removes every link and pin of the instance, nothing else. Returns how many links went, or -errno. */
+/* Without a daemon: removes every link and pin of the instance, of every ABI version, and nothing else. Returns how
+ * many links went (0 also when there is no such instance), -EBUSY while a daemon runs, or -errno. */
 int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
 
 /* ---- rules ---- */
 
 /* The set in force and the table of names; `ret_names` has LG_RULES_MAX + 1 entries. */
 int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct lg_rule_name *ret_names);
-/* Writes the set into the entry not in force, the names, makes the overflow buckets of new rules ready, then swaps by one word. */
+/* Writes the names and the set into the entry not in force, makes the overflow buckets of new rules ready, then
+ * swaps by one word. Waits first, some 10 ms, for packets that are still decided by that entry. */
 int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_rule_name *names);
-/* Drops every bucket of a rule that is gone and zeroes its overflow buckets and counters, so that its id can be used again. */
+/* Drops every bucket of a rule that is gone, zeroes its overflow buckets and counters and clears its name, so that
+ * its id can be used again. -EBUSY while it is in force. */
 int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id);
 
 /* ---- buckets ---- */
@@ -107,8 +117,9 @@ int lg_kern_grant(struct lg_kern *kern, struct lg_op *ops, size_t n);
 int lg_kern_collect(struct lg_kern *kern, struct lg_op *ops, size_t n);
 
 /*
- * Calls fn for every key in `buckets`, then for every overflow bucket ever used (granted, spent or denied not 0). Stops when fn
- * returns other than 0 and returns that. A snapshot without locks: each value is one moment's, the whole is not.
+ * Calls fn for every key in `buckets`, then for every overflow bucket ever used (granted, spent or denied not 0). Stops
+ * when fn returns other than 0 and returns that. A snapshot without locks: each value is one moment's, the whole is
+ * not.
  */
 int lg_kern_each_bucket(struct lg_kern *kern,
 			int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
@@ -117,7 +128,7 @@ int lg_kern_each_bucket(struct lg_kern *kern,
 
 /* Readable when key events wait. */
 int lg_kern_events_fd(struct lg_kern *kern);
-/* Calls fn for each waiting event. Returns their number. */
+/* Calls fn for each waiting event, up to some thousands: then the fd stays readable. Returns their number. */
 int lg_kern_events_read(struct lg_kern *kern, void (*fn)(void *arg, const struct lg_event *event), void *arg);
 
 /* ---- words and counters ---- */
@@ -136,10 +147,13 @@ int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_us
 
 /* ---- interfaces ---- */
 
-/* Watches links over netlink: fn(arg, ifname, ifindex, up) for each interface that appears or comes up (up), or goes (not up).
- * The fd is readable when news wait; lg_links_read delivers them and after an overrun of the socket lists all again. */
+/* Watches links over netlink: fn(arg, ifname, ifindex, up) for each interface that appears or comes up (up), or goes
+ * (not up), also under its old name when it is renamed. The first read delivers all that are there. The fd is
+ * readable when news wait; lg_links_read delivers them, after an overrun of the socket lists all again, and returns
+ * their number. */
 struct lg_links;
-int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, bool up), void *arg, struct lg_links **ret_links);
+int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, bool up), void *arg,
+		 struct lg_links **ret_links);
 int lg_links_fd(const struct lg_links *links);
 int lg_links_read(struct lg_links *links);
 struct lg_links *lg_links_free(struct lg_links *links);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * bpf_links at XDP and tcx. A pinned link keeps its program attached without any process and lets it be replaced in one step. Its
- * facts name an interface by index, and an index means something in one network namespace only: a link counts as attached here
- * when the interface itself says that it runs the link's program (XDP) or holds the link (tcx).
+ * bpf_links at XDP and tcx. A pinned link keeps its program attached without any process and lets it be replaced in one
+ * step. Its facts name an interface by index, and an index means something in one network namespace only: a link counts
+ * as attached here when the interface itself says that it runs the link's program (XDP) or holds the link (tcx).
  *
- * tcx came with kernel 6.6; headers and library of older distributions know nothing of it, so its part of union bpf_attr is laid
- * out here.
+ * tcx came with kernel 6.6; headers and library of older distributions know nothing of it, so its part of union
+ * bpf_attr is laid out here.
  */
 #include "kern/internal.h"
 

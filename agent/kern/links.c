@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Interfaces come and go; rtnetlink tells, but loses news when its socket overruns. So a table of what was told is kept, and after an
- * overrun (and at the start) all interfaces are listed again: what is new is told, and what is in the table but not in the list is
- * gone.
+ * Interfaces come and go; rtnetlink tells, but loses news when its socket overruns. So a table of what was told is
+ * kept, and after an overrun (and at the start) all interfaces are listed again: what is new is told, and what is in
+ * the table but not in the list is gone.
  *
- * The list arrives on the same socket, and is asked for only when nothing waits there. Thus all that arrives from then on is younger
- * than the list's beginning, and old news cannot undo it. And the kernel reports no second overrun until the socket was read empty: a
- * list asked for earlier could miss what is lost meanwhile, and nobody would know. It also allows one list at a time.
+ * The list arrives on the same socket, and is asked for only when nothing waits there. Thus all that arrives from then
+ * on is younger than the list's beginning, and old news cannot undo it. And the kernel reports no second overrun until
+ * the socket was read empty: a list asked for earlier could miss what is lost meanwhile, and nobody would know. It also
+ * allows one list at a time.
  */
 #include "kern/internal.h"
 
@@ -155,7 +156,8 @@ static int ask_list(struct lg_links *links)
 
 static int on_message(struct lg_links *links, const struct nlmsghdr *nlh)
 {
-	bool of_list = links->listing && nlh->nlmsg_seq == links->round && nlh->nlmsg_pid == mnl_socket_get_portid(links->nl);
+	bool of_list = links->listing && nlh->nlmsg_seq == links->round &&
+		       nlh->nlmsg_pid == mnl_socket_get_portid(links->nl);
 
 	if (of_list && (nlh->nlmsg_flags & NLM_F_DUMP_INTR))
 		links->list_again = true;
@@ -209,7 +211,8 @@ int lg_links_read(struct lg_links *links)
 	return r < 0 ? r : links->n_news;
 }
 
-int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, bool up), void *arg, struct lg_links **ret_links)
+int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, bool up), void *arg,
+		 struct lg_links **ret_links)
 {
 	_cleanup_(lg_links_free) struct lg_links *links = NULL;
 	int r;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Loading. Either all maps are made anew, or those pinned by an earlier process are adopted and the programs of its links are
- * replaced by this build's; limits are enforced throughout.
+ * Loading. Either all maps are made anew, or those pinned by an earlier process are adopted and the programs of its
+ * links are replaced by this build's; limits are enforced throughout.
  *
- * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and nothing
- * attached: then all maps are made anew. When something is attached a pin was lost some other way, and the map is fetched from
- * the attached program, which still holds it; what no attached program uses is made.
+ * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and
+ * nothing attached: then all maps are made anew. When something is attached a pin was lost some other way, and the map
+ * is fetched from the attached program, which still holds it; what no attached program uses is made.
  */
 #include "kern/internal.h"
 
@@ -106,8 +106,10 @@ static int survey(struct loading *l)
 		return n_links;
 	}
 	if (s.other_abi && n_links) {
-		lg_complain(l->c, "%s: programs of ABI version %u are attached, this build speaks version %d: run the other build, "
-				  "or remove them with `leasegate detach` (limits are off and levels lost until the next start)",
+		lg_complain(l->c,
+			    "%s: programs of ABI version %u are attached, this build speaks version %d: run the other "
+			    "build, or remove them with `leasegate detach` (limits are off and levels lost until the next "
+			    "start)",
 			    l->kern->dir, s.other_abi, LG_ABI_VERSION);
 		return -EPROTONOSUPPORT;
 	}
@@ -143,14 +145,17 @@ static int check_map(struct loading *l, const struct bpf_map *map, int fd)
 		differ(what, sizeof(what), "max entries", info.max_entries, bpf_map__max_entries(map));
 	differ(what, sizeof(what), "flags", info.map_flags, bpf_map__map_flags(map));
 	if (what[0]) {
-		lg_complain(l->c, "%s: the pinned map '%s' is another than this build needs (%s); nothing was changed: run the build "
-				  "that made it, or remove it with `leasegate detach`", l->kern->dir, bpf_map__name(map), what);
+		lg_complain(l->c,
+			    "%s: the pinned map '%s' is another than this build needs (%s); nothing was changed: run the "
+			    "build that made it, or remove it with `leasegate detach`",
+			    l->kern->dir, bpf_map__name(map), what);
 		return -EPROTONOSUPPORT;
 	}
 	if (is_buckets && l->o->max_keys && info.max_entries != l->o->max_keys)
-		lg_complain(l->c, "%s: the table of keys stays at %u entries, not %u as configured: the size of a table in use cannot "
-				  "change; `leasegate detach` and a new start make it anew, without its levels", l->kern->dir,
-			    info.max_entries, l->o->max_keys);
+		lg_complain(l->c,
+			    "%s: the table of keys stays at %u entries, not %u as configured: the size of a table in use "
+			    "cannot change; `leasegate detach` and a new start make it anew, without its levels",
+			    l->kern->dir, info.max_entries, l->o->max_keys);
 	return 0;
 }
 
@@ -194,8 +199,10 @@ static int find_map(struct loading *l, const char *name, const char *path)
 	fd = map_of_attached(l->attached_prog_id, name);
 	if (fd != -EPERM)
 		return fd;
-	lg_complain(l->c, "%s is missing while programs are attached, and only with CAP_SYS_ADMIN can the map be fetched from them: "
-			  "start once with it, or remove all with `leasegate detach`", path);
+	lg_complain(l->c,
+		    "%s is missing while programs are attached, and only with CAP_SYS_ADMIN can the map be fetched from "
+		    "them: start once with it, or remove all with `leasegate detach`",
+		    path);
 	*l->ret_fail = LG_KERN_PRIVILEGE;
 	return -EKEYREJECTED;
 }
@@ -279,8 +286,10 @@ static int control_init(struct loading *l)
 	if (bpf_map_lookup_elem(fd, &zero, &control) < 0)
 		r = -errno;
 	if (r == 0 && l->adopt && !l->no_levels && control.abi_version != LG_ABI_VERSION) {
-		lg_complain(l->c, "%s: the pinned map 'control' is another than this build needs (abi_version %u, needed %d); nothing "
-				  "was changed", l->kern->dir, control.abi_version, LG_ABI_VERSION);
+		lg_complain(l->c,
+			    "%s: the pinned map 'control' is another than this build needs (abi_version %u, needed %d); "
+			    "nothing was changed",
+			    l->kern->dir, control.abi_version, LG_ABI_VERSION);
 		return -EPROTONOSUPPORT;
 	}
 	if (r < 0 || (l->adopt && !l->no_levels))
@@ -480,7 +489,8 @@ static int open_pin(struct lg_kern *kern, enum lg_map map, struct lg_complaint *
 	differ(what, sizeof(what), "value size", info.value_size, map_sizes[map].value_bytes);
 	if (!what[0])
 		return 0;
-	lg_complain(c, "%s: the pinned map is another than this build knows (%s): use the tool of the build that made it", path, what);
+	lg_complain(c, "%s: the pinned map is another than this build knows (%s): use the tool of the build that made it",
+		    path, what);
 	return -EPROTONOSUPPORT;
 }
 
@@ -492,12 +502,16 @@ static int no_pins(struct lg_kern *kern, struct lg_complaint *c)
 
 	r = lg_pins_each(kern->dir, survey_version, &s);
 	if (r == 0 && s.other_abi) {
-		lg_complain(c, "instance '%s' was made by a build of ABI version %u, this one speaks version %d: use the tool of that "
-			       "build", kern->instance, s.other_abi, LG_ABI_VERSION);
+		lg_complain(c,
+			    "instance '%s' was made by a build of ABI version %u, this one speaks version %d: use the tool "
+			    "of that build",
+			    kern->instance, s.other_abi, LG_ABI_VERSION);
 		return -EPROTONOSUPPORT;
 	}
-	lg_complain(c, "instance '%s' has no whole set of pins in %s: no daemon was started under this name, or it was detached", kern->instance,
-		    kern->root);
+	lg_complain(c,
+		    "instance '%s' has no whole set of pins in %s: no daemon was started under this name, or it was "
+		    "detached",
+		    kern->instance, kern->root);
 	return -ENOENT;
 }
 

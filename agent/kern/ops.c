@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Buckets: operations through the syscall programs, and walks. A batch costs three system calls: its operations go into map `ops`,
- * the program runs over them, the answers come out.
+ * Buckets: operations through the syscall programs, and walks. A batch costs three system calls: its operations go into
+ * map `ops`, the program runs over them, the answers come out.
  */
 #include "kern/internal.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define WALK_BATCH 1024	     /* entries fetched at a time; grows when a chain of the hash table holds more */
-#define EVENTS_PER_READ 4096 /* so that a flood of events cannot keep the loop from its other work; the fd stays readable */
+#define EVENTS_PER_READ 4096 /* a flood of events must not keep the loop from its other work; the fd stays readable */
 
 /* Keys of array maps, in order: 0, 1, … */
 static void count_up(__u32 *keys, __u32 from, __u32 n)
@@ -88,7 +88,8 @@ static int room_grow(struct room *room, __u32 n, size_t key_bytes, size_t value_
 	return room->keys && room->values ? 0 : -ENOMEM;
 }
 
-int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes, int (*fn)(void *arg, const void *key, const void *value), void *arg)
+int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes,
+		int (*fn)(void *arg, const void *key, const void *value), void *arg)
 {
 	__attribute__((cleanup(room_free))) struct room room = { 0 };
 	bool first = true;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Where things are pinned. bpffs holds maps, programs, links and directories, no files, and refuses names with a dot: names of
- * interfaces are escaped, and what has no object to pin (a clsact filter) is recorded as a directory.
+ * Where things are pinned. bpffs holds maps, programs, links and directories, no files, and refuses names with a dot:
+ * names of interfaces are escaped, and what has no object to pin (a clsact filter) is recorded as a directory.
  *
- * The instance's directory is locked (flock) while a daemon or `detach` works on it. The kernel drops the lock with the process,
- * so there is nothing stale to clear after a crash.
+ * The instance's directory is locked (flock) while a daemon or `detach` works on it. The kernel drops the lock with the
+ * process, so there is nothing stale to clear after a crash.
  */
 #include "kern/internal.h"
 
@@ -56,8 +56,10 @@ int lg_kern_new(const char *instance, const char *root, struct lg_kern **ret_ker
 	if (!root)
 		root = LG_KERN_ROOT;
 	if (!instance || !instance_is_valid(instance))
-		return lg_complain(c, "instance '%s': a name is 1 to %d of a-z, 0-9, '-' and '_', and begins with a letter "
-				      "or digit", instance ? instance : "", LG_NAME_LEN - 1);
+		return lg_complain(c,
+				   "instance '%s': a name is 1 to %d of a-z, 0-9, '-' and '_', and begins with a letter "
+				   "or digit",
+				   instance ? instance : "", LG_NAME_LEN - 1);
 	len = strlen(root);
 	while (len > 1 && root[len - 1] == '/')
 		len--;
@@ -106,8 +108,10 @@ int lg_pins_check_root(const struct lg_kern *kern, struct lg_complaint *c)
 	}
 	if (fs.f_type == BPF_FS_MAGIC)
 		return 0;
-	lg_complain(c, "no bpf file system at %s: pins made there would be lost with the process; mount one (mount -t bpf bpf "
-		       "/sys/fs/bpf), in a container as a volume of the host's", path);
+	lg_complain(c,
+		    "no bpf file system at %s: pins made there would be lost with the process; mount one (mount -t bpf bpf "
+		    "/sys/fs/bpf), in a container as a volume of the host's",
+		    path);
 	return -ENODEV;
 }
 
@@ -205,8 +209,7 @@ void lg_pins_sub_path(const struct lg_kern *kern, const char *sub, char *ret, si
 
 static bool plain(char ch)
 {
-	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '_' || ch == '-' ||
-	       ch == '@';
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || strchr("_-@", ch);
 }
 
 /* bpffs refuses names with a dot (eth0.100); whatever is not plain becomes %xx. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * libbpf reports what went wrong as lines on stderr. They go to lg_debug() instead, and the three that a person needs are kept
- * for the complaint. libbpf's printer gets no argument, so the listener is found through a static pointer: its state is the
- * caller's, and kern/ runs on one thread.
+ * libbpf reports what went wrong as lines on stderr. They go to lg_debug() instead, and the three that a person needs
+ * are kept for the complaint. libbpf's printer gets no argument, so the listener is found through a static pointer: its
+ * state is the caller's, and kern/ runs on one thread.
  */
 #include "kern/internal.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Two rule sets, one in force. A packet reads control.active_set once and then that entry; a load writes the other entry and turns
- * the word. A packet that read the word before the last load may still be reading what is now the other entry, so before it is
- * written all packets on their way are waited for. The wait comes before the write, not after the swap: then it holds whoever
- * swapped last, also a process that crashed.
+ * Two rule sets, one in force. A packet reads control.active_set once and then that entry; a load writes the other
+ * entry and turns the word. A packet that read the word before the last load may still be reading what is now the other
+ * entry, so before it is written all packets on their way are waited for. The wait comes before the write, not after
+ * the swap: then it holds whoever swapped last, also a process that crashed.
  */
 #include "kern/internal.h"
 
@@ -13,9 +13,9 @@
 static const __u32 zero = 0;
 
 /*
- * Programs at XDP and TC run inside RCU read sections, so one grace period of RCU outlasts all that had begun. Userspace gets one by
- * updating a map of maps: the kernel waits for running programs before that call returns, so that the old inner map is known to be
- * out of use. membarrier() would do as well, but not on machines with nohz_full.
+ * Programs at XDP and TC run inside RCU read sections, so one grace period of RCU outlasts all that had begun.
+ * Userspace gets one by updating a map of maps: the kernel waits for running programs before that call returns, so that
+ * the old inner map is known to be out of use. membarrier() would do as well, but not on machines with nohz_full.
  */
 int lg_kern_grace(void)
 {
@@ -116,8 +116,8 @@ static int check_set(const struct lg_ruleset *set)
 }
 
 /*
- * An id that had no name begins with nothing spent. A rule that is known keeps its levels, also across a crash in here: its buckets
- * are zeroed before its name is written.
+ * An id that had no name begins with nothing spent. A rule that is known keeps its levels, also across a crash in here:
+ * its buckets are zeroed before its name is written.
  */
 static int ready_new_rules(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_ruleset *old)
 {
@@ -171,6 +171,9 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 	other = !control.active_set;
 	if (bpf_map_update_elem(kern->map_fd[LG_MAP_RULES], &other, set, BPF_ANY) < 0)
 		return -errno;
+	/* Other CPUs must not see the word turned and the set still old. The system calls between promise no such
+	 * order. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	control.active_set = other;
 	return bpf_map_update_elem(kern->map_fd[LG_MAP_CONTROL], &zero, &control, BPF_ANY) < 0 ? -errno : 0;
 }

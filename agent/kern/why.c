@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Why the kernel said no. EPERM from bpf() has many causes that look alike: a capability, a user namespace, the memlock limit of
- * old kernels, a filter of the container's manager. What the process has is asked for, and the first cause that holds is named.
+ * Why the kernel said no. EPERM from bpf() has many causes that look alike: a capability, a user namespace, the memlock
+ * limit of old kernels, a filter of the container's manager. What the process has is asked for, and the first cause
+ * that holds is named.
  */
 #include "kern/internal.h"
 
@@ -100,14 +101,20 @@ static enum lg_kern_fail why_privilege(enum lg_why_what what, const char *object
 		lg_complain(c, "%s: %s: missing %s; run as root or give the process the capabilit%s", object,
 			    strerror(-err), names, n > 1 ? "ies" : "y");
 	else if (in_user_namespace())
-		lg_complain(c, "%s: %s: the process is in a user namespace, whose capabilities the kernel does not accept "
-			       "here; run it in the initial one", object, strerror(-err));
+		lg_complain(c,
+			    "%s: %s: the process is in a user namespace, whose capabilities the kernel does not accept "
+			    "here; run it in the initial one",
+			    object, strerror(-err));
 	else if (memlock_counts(&kib))
-		lg_complain(c, "%s: %s: the memlock limit of %llu KiB is too small for the maps on this kernel; raise it "
-			       "(ulimit -l unlimited, LimitMEMLOCK=infinity)", object, strerror(-err), kib);
+		lg_complain(c,
+			    "%s: %s: the memlock limit of %llu KiB is too small for the maps on this kernel; raise it "
+			    "(ulimit -l unlimited, LimitMEMLOCK=infinity)",
+			    object, strerror(-err), kib);
 	else
-		lg_complain(c, "%s: %s although no capability is missing: a seccomp filter, a container's policy, a "
-			       "security module or the file's owner forbids it", object, strerror(-err));
+		lg_complain(c,
+			    "%s: %s although no capability is missing: a seccomp filter, a container's policy, a "
+			    "security module or the file's owner forbids it",
+			    object, strerror(-err));
 	return LG_KERN_PRIVILEGE;
 }
 
@@ -127,8 +134,8 @@ static enum lg_kern_fail why_feature(const char *object, int err, const struct l
 	struct utsname u = { 0 };
 
 	uname(&u);
-	lg_complain(c, "%s: %s: kernel %s cannot do it%s%s%s%s%s", object, strerror(-err), u.release, first[0] ? ": " : "",
-		    first, said[0] ? " (" : "", said, said[0] ? ")" : "");
+	lg_complain(c, "%s: %s: kernel %s cannot do it%s%s%s%s%s", object, strerror(-err), u.release,
+		    first[0] ? ": " : "", first, said[0] ? " (" : "", said, said[0] ? ")" : "");
 	return LG_KERN_FEATURE;
 }
 
@@ -153,7 +160,8 @@ enum lg_kern_fail lg_why(enum lg_why_what what, const char *object, int err, con
 	case ERANGE:
 		return why_feature(object, err, print, c);
 	case EMEDIUMTYPE:
-		lg_complain(c, "%s: what is pinned in its place is no link of leasegate's: `leasegate detach` clears it", object);
+		lg_complain(c, "%s: what is pinned in its place is no link of leasegate's: `leasegate detach` clears it",
+			    object);
 		return LG_KERN_REFUSED;
 	default:
 		lg_complain(c, "%s: %s%s%s%s", object, strerror(-err), print && print->first[0] ? " (" : "",

@@ -1,6 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Attaching to real interfaces: XDP, tcx and clsact, what is there already, and what comes and goes. */
+/*
+ * Attaching to real interfaces: XDP, tcx and clsact, what is there already, and what comes and goes. One instance
+ * serves all tests, because loading the programs takes most of the time; each test ends with nothing attached.
+ */
 #include "tests/bpf/kern_world.h"
+
+static struct lg_kern *kern;
+
+static void reopen(void)
+{
+	kern = lg_kern_free(kern);
+	kern = open_again();
+}
+
+static int attach_setup(void **state)
+{
+	setup(state);
+	if (!kern)
+		kern = open_anew();
+	return 0;
+}
+
+static int attach_teardown(void **state)
+{
+	static const char *const used[] = { "lgk0", "lgk1", "lgk2", "lo", "lg.k-2~.100" };
+
+	(void)state;
+	try_run("ip link del lgk0 2>/dev/null; ip link del lgk2 2>/dev/null");
+	for (size_t i = 0; kern && i < N_ELEMS(used); i++)
+		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+			assert_int_equal(lg_kern_detach(kern, used[i], hook), 0);
+	assert_in_range(n_links_pinned() + 1, 0, 1);
+	return 0;
+}
+
+static int attach_group_teardown(void **state)
+{
+	kern = lg_kern_free(kern);
+	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
+	return group_teardown(state);
+}
+
+static uint64_t frames_counted(enum lg_hook hook, const char *from, const char *to)
+{
+	uint64_t before = counted(kern, hook);
+
+	send_frames(from, to, FRAMES);
+	return counted(kern, hook) - before;
+}
 
 /* A program that lets everything pass, of somebody else. */
 static int intruder(enum bpf_prog_type type)
@@ -24,15 +71,12 @@ static uint32_t prog_id_of(int fd)
 	return info.id;
 }
 
-/* tcx hooks are there from kernel 6.6; a table that skips them would hide a failure, so the version decides what to expect. */
+/* From kernel 6.6 on. */
 static bool kernel_has_tcx(void)
 {
-	struct lg_kern_options o = options("tcxprobe");
-	struct lg_kern *kern = open_as(&o, 0);
 	struct lg_attachment at = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
 
-	lg_kern_free(kern);
-	assert_int_equal(lg_kern_detach_all("tcxprobe", root, &fail, &complaint), 1);
+	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_TC_INGRESS), 0);
 	return at.mode == LG_MODE_TCX;
 }
 
@@ -53,12 +97,11 @@ static void each_way_of_attaching_sees_each_frame_once(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		bool egress = rows[i].hook == LG_HOOK_TC_EGRESS;
+		const char *from = egress ? "lgk0" : "lgk1", *to = egress ? "lgk1" : "lgk0";
 		struct lg_attachment at, list[2];
-		struct lg_kern *kern;
 
 		if (rows[i].mode == LG_MODE_TCX && !tcx)
 			continue;
-		kern = open_anew();
 		at = attach(kern, "lgk0", rows[i].hook, rows[i].mode);
 		assert_int_equal(at.mode, rows[i].mode);
 		assert_int_equal(at.link_id == 0, rows[i].mode == LG_MODE_CLSACT);
@@ -66,8 +109,7 @@ static void each_way_of_attaching_sees_each_frame_once(void **state)
 		assert_false(at.adopted);
 		/* Again is the same, and no second one. */
 		attach(kern, "lgk0", rows[i].hook, rows[i].mode);
-		send_frames(egress ? "lgk0" : "lgk1", egress ? "lgk1" : "lgk0", FRAMES);
-		assert_int_equal(counted(kern, rows[i].hook), FRAMES);
+		assert_int_equal(frames_counted(rows[i].hook, from, to), FRAMES);
 		assert_int_equal(lg_kern_attachments(kern, list, 2), 1);
 		assert_memory_equal(&list[0], &at, sizeof(at));
 		assert_int_equal(lg_kern_attachments(kern, list, 0), 0);
@@ -75,33 +117,26 @@ static void each_way_of_attaching_sees_each_frame_once(void **state)
 		assert_int_equal(lg_kern_detach(kern, "lgk0", rows[i].hook), 0);
 		assert_int_equal(lg_kern_attachments(kern, list, 2), 0);
 		assert_int_equal(n_links_pinned(), 0);
-		send_frames(egress ? "lgk0" : "lgk1", egress ? "lgk1" : "lgk0", FRAMES);
-		assert_int_equal(counted(kern, rows[i].hook), FRAMES);
+		assert_int_equal(frames_counted(rows[i].hook, from, to), 0);
 		assert_int_equal(lg_kern_detach(kern, "lgk0", rows[i].hook), 0);
-		lg_kern_free(kern);
-		assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
 	}
 }
 
 static void tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead(void **state)
 {
 	struct lg_attachment at;
-	struct lg_kern *kern;
 
 	(void)state;
 	if (kernel_has_tcx())
 		return;
-	kern = open_anew();
 	assert_int_equal(lg_kern_attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_TCX, &at, &fail, &complaint), -EOPNOTSUPP);
 	assert_int_equal(fail, LG_KERN_FEATURE);
 	assert_text_has("no tcx");
 	assert_int_equal(attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE).mode, LG_MODE_CLSACT);
-	lg_kern_free(kern);
 }
 
 static void modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	struct lg_attachment at;
 
 	(void)state;
@@ -111,7 +146,6 @@ static void modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused(vo
 	assert_int_equal(fail, LG_KERN_REFUSED);
 	assert_text_has("nowhere: no such interface");
 	assert_int_equal(lg_kern_detach(kern, "nowhere", LG_HOOK_XDP), 0);
-	lg_kern_free(kern);
 }
 
 static void a_foreign_xdp_program_is_named_and_left(void **state)
@@ -127,7 +161,6 @@ static void a_foreign_xdp_program_is_named_and_left(void **state)
 	};
 	int ifindex = (int)if_nametoindex("lgk0");
 	int fd = intruder(BPF_PROG_TYPE_XDP);
-	struct lg_kern *kern = open_anew();
 	char id[32];
 
 	(void)state;
@@ -146,12 +179,10 @@ static void a_foreign_xdp_program_is_named_and_left(void **state)
 		assert_int_equal(bpf_xdp_detach(ifindex, rows[i].flags, NULL), 0);
 	}
 	close(fd);
-	lg_kern_free(kern);
 }
 
 static void native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	struct lg_attachment at;
 	int r;
 
@@ -163,21 +194,19 @@ static void native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out(
 	assert_text_has("lo: native XDP is refused");
 	assert_text_has("xdp: generic");
 	assert_int_equal(xdp_prog_id("lo"), 0);
-	assert_int_equal(n_links_pinned(), -1);
+	assert_false(is_pinned("links/lo-xdp"));
 	/* Nothing else was tried; asked for, the other mode works. */
 	assert_int_equal(attach(kern, "lo", LG_HOOK_XDP, LG_MODE_XDP_GENERIC).mode, LG_MODE_XDP_GENERIC);
 	/* And stays when a change to what the driver cannot is asked for. */
 	assert_int_equal(lg_kern_attach(kern, "lo", LG_HOOK_XDP, LG_MODE_XDP_NATIVE, &at, &fail, &complaint), -EOPNOTSUPP);
 	assert_int_not_equal(xdp_prog_id("lo"), 0);
 	assert_true(is_pinned("links/lo-xdp"));
-	lg_kern_free(kern);
-	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 1);
+	assert_int_equal(lg_kern_detach(kern, "lo", LG_HOOK_XDP), 0);
 	assert_int_equal(xdp_prog_id("lo"), 0);
 }
 
 static void the_words_of_the_driver_reach_the_complaint(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	struct lg_attachment at;
 	int r;
 
@@ -188,13 +217,11 @@ static void the_words_of_the_driver_reach_the_complaint(void **state)
 	assert_int_equal(r, -ENOSPC);
 	assert_int_equal(fail, LG_KERN_FEATURE);
 	assert_text_has("XDP expects number of rx queues not less than peer tx queues");
-	lg_kern_free(kern);
 }
 
 static void a_change_of_xdp_mode_is_carried_out(void **state)
 {
 	struct lg_attachment native, generic;
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	native = attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
@@ -202,40 +229,32 @@ static void a_change_of_xdp_mode_is_carried_out(void **state)
 	assert_int_equal(generic.mode, LG_MODE_XDP_GENERIC);
 	assert_int_not_equal(native.link_id, generic.link_id);
 	assert_int_equal(n_links_pinned(), 1);
-	send_frames("lgk1", "lgk0", FRAMES);
-	assert_int_equal(counted(kern, LG_HOOK_XDP), FRAMES);
-	lg_kern_free(kern);
+	assert_int_equal(frames_counted(LG_HOOK_XDP, "lgk1", "lgk0"), FRAMES);
 }
 
 static void tc_changes_between_tcx_and_clsact_without_counting_twice(void **state)
 {
 	struct lg_attachment at, list[4];
-	struct lg_kern *kern;
 
 	(void)state;
 	if (!kernel_has_tcx())
 		return;
-	kern = open_anew();
 	at = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
 	/* No wish: what is there stays. */
 	assert_int_equal(attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE).mode, LG_MODE_CLSACT);
 	at = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_TCX);
 	assert_int_equal(at.mode, LG_MODE_TCX);
 	assert_int_equal(lg_kern_attachments(kern, list, 4), 1);
-	send_frames("lgk1", "lgk0", FRAMES);
-	assert_int_equal(counted(kern, LG_HOOK_TC_INGRESS), FRAMES);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
 	at = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
 	assert_int_equal(at.mode, LG_MODE_CLSACT);
 	assert_int_equal(lg_kern_attachments(kern, list, 4), 1);
-	send_frames("lgk1", "lgk0", FRAMES);
-	assert_int_equal(counted(kern, LG_HOOK_TC_INGRESS), 2 * FRAMES);
-	lg_kern_free(kern);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
 }
 
 static void an_interface_made_again_under_its_name_is_attached_anew(void **state)
 {
 	static const enum lg_attach_mode modes[] = { LG_MODE_NONE, LG_MODE_CLSACT };
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(modes); i++) {
@@ -254,27 +273,28 @@ static void an_interface_made_again_under_its_name_is_attached_anew(void **state
 		lg_kern_detach(kern, "lgk0", LG_HOOK_XDP);
 		lg_kern_detach(kern, "lgk0", LG_HOOK_TC_EGRESS);
 	}
-	lg_kern_free(kern);
 }
 
-static void links_of_interfaces_that_went_while_no_daemon_ran_are_cleared(void **state)
+static void what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cleared(void **state)
 {
 	struct lg_attachment list[4];
-	struct lg_kern *kern;
 
 	(void)state;
-	assert_int_equal(in_child(start_and_die), 0);
-	assert_int_equal(n_links_pinned(), 2);
+	attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
+	attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
+	attach(kern, "lgk0", LG_HOOK_TC_EGRESS, LG_MODE_CLSACT);
+	kern = lg_kern_free(kern);
+	assert_int_equal(n_links_pinned(), 3);
+	assert_true(is_pinned("qdiscs"));
 	run("ip link del lgk0");
 	kern = open_again();
 	assert_int_equal(lg_kern_attachments(kern, list, 4), 0);
+	assert_false(is_pinned("qdiscs"));
 	assert_int_equal(n_links_pinned(), 0);
-	lg_kern_free(kern);
 }
 
 static void pins_follow_interfaces_through_coming_and_going(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	bool there[8] = { false };
 	uint32_t seed = 1;
 	int n = 0;
@@ -305,16 +325,19 @@ static void pins_follow_interfaces_through_coming_and_going(void **state)
 		n += there[i];
 	}
 	assert_int_equal(n_links_pinned(), n);
-	for (unsigned int i = 0; i < 8; i++)
+	for (unsigned int i = 0; i < 8; i++) {
+		char ifname[16];
+
+		snprintf(ifname, sizeof(ifname), "lgv%u", i);
 		if (there[i])
-			run("ip link del lgv%u", i);
-	lg_kern_free(kern);
+			run("ip link del %s", ifname);
+		lg_kern_detach(kern, ifname, LG_HOOK_XDP);
+	}
 }
 
 static void a_link_follows_its_interface_to_a_new_name(void **state)
 {
 	struct lg_attachment before, after;
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	before = attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
@@ -325,12 +348,10 @@ static void a_link_follows_its_interface_to_a_new_name(void **state)
 	assert_int_equal(after.link_id, before.link_id);
 	assert_true(is_pinned("links/lgk2-xdp"));
 	assert_false(is_pinned("links/lgk0-xdp"));
-	lg_kern_free(kern);
 }
 
 static void names_that_a_bpf_file_system_refuses_are_escaped(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	struct lg_attachment list[2];
 
 	(void)state;
@@ -340,12 +361,10 @@ static void names_that_a_bpf_file_system_refuses_are_escaped(void **state)
 	assert_true(is_pinned("links/lg%2ek-2%7e%2e100-xdp"));
 	assert_int_equal(lg_kern_attachments(kern, list, 2), 2);
 	assert_string_equal(list[0].ifname, "lg.k-2~.100");
-	lg_kern_free(kern);
-	kern = open_again();
+	reopen();
 	assert_true(attach(kern, "lg.k-2~.100", LG_HOOK_XDP, LG_MODE_XDP_NATIVE).adopted);
 	assert_true(attach(kern, "lg.k-2~.100", LG_HOOK_TC_INGRESS, LG_MODE_NONE).adopted);
 	assert_int_equal(n_links_pinned(), 2);
-	lg_kern_free(kern);
 }
 
 /* ---- clsact ---- */
@@ -373,25 +392,23 @@ static int n_clsact(const char *ifname)
 
 static void a_clsact_qdisc_that_we_made_goes_with_its_last_filter(void **state)
 {
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
 	attach(kern, "lgk0", LG_HOOK_TC_EGRESS, LG_MODE_CLSACT);
 	/* Also when another process than its maker takes it away. */
-	kern = lg_kern_free(kern);
-	kern = open_again();
+	reopen();
 	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_TC_INGRESS), 0);
 	assert_int_equal(n_clsact("lgk0"), 1);
 	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_TC_EGRESS), 0);
 	assert_int_equal(n_clsact("lgk0"), 0);
 	assert_false(is_pinned("qdiscs"));
-	lg_kern_free(kern);
 }
 
 static void a_clsact_qdisc_that_others_made_or_use_stays(void **state)
 {
-	struct lg_kern *kern = open_anew();
+	LIBBPF_OPTS(bpf_tc_hook, egress, .attach_point = BPF_TC_EGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, theirs);
 
 	(void)state;
 	run("tc qdisc add dev lgk0 clsact");
@@ -400,38 +417,35 @@ static void a_clsact_qdisc_that_others_made_or_use_stays(void **state)
 	assert_int_equal(n_clsact("lgk0"), 1);
 
 	attach(kern, "lgk1", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
-	run("tc filter add dev lgk1 egress protocol all u32 match u32 0 0");
+	egress.ifindex = (int)if_nametoindex("lgk1");
+	theirs.prog_fd = intruder(BPF_PROG_TYPE_SCHED_CLS);
+	assert_int_equal(bpf_tc_attach(&egress, &theirs), 0);
+	close(theirs.prog_fd);
 	assert_int_equal(lg_kern_detach(kern, "lgk1", LG_HOOK_TC_INGRESS), 0);
 	assert_int_equal(n_clsact("lgk1"), 1);
-	assert_true(n_lines("tc filter show dev lgk1 egress") > 0);
+	assert_int_equal(n_lines("tc filter show dev lgk1 egress | grep intruder"), 1);
 	assert_false(is_pinned("qdiscs"));
-	lg_kern_free(kern);
 }
 
 static void an_adopted_clsact_filter_is_replaced_in_place(void **state)
 {
 	struct lg_attachment before, list[4];
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	before = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
-	kern = lg_kern_free(kern);
-	kern = open_again();
+	reopen();
 	assert_int_equal(lg_kern_attachments(kern, list, 4), 1);
 	assert_int_equal(list[0].mode, LG_MODE_CLSACT);
 	assert_int_not_equal(list[0].prog_id, before.prog_id);
 	assert_true(list[0].adopted);
 	assert_int_equal(n_lines("tc filter show dev lgk0 ingress | grep handle"), 1);
-	send_frames("lgk1", "lgk0", FRAMES);
-	assert_int_equal(counted(kern, LG_HOOK_TC_INGRESS), FRAMES);
-	lg_kern_free(kern);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
 }
 
 static void a_filter_of_somebody_else_in_our_place_is_named_and_left(void **state)
 {
-	struct bpf_tc_hook hook = { .sz = sizeof(hook), .attach_point = BPF_TC_INGRESS };
+	LIBBPF_OPTS(bpf_tc_hook, hook, .attach_point = BPF_TC_INGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .priority = 10);
-	struct lg_kern *kern = open_anew();
 	int fd = intruder(BPF_PROG_TYPE_SCHED_CLS);
 	struct lg_attachment at;
 	unsigned int handle;
@@ -452,8 +466,7 @@ static void a_filter_of_somebody_else_in_our_place_is_named_and_left(void **stat
 	assert_int_equal(lg_kern_attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT, &at, &fail, &complaint), -EBUSY);
 	assert_int_equal(fail, LG_KERN_REFUSED);
 	assert_text_has("intruder");
-	lg_kern_free(kern);
-	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
+	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_TC_INGRESS), 0);
 	assert_int_equal(n_lines("tc filter show dev lgk0 ingress | grep intruder"), 1);
 	close(fd);
 }
@@ -463,7 +476,6 @@ static void a_filter_of_somebody_else_in_our_place_is_named_and_left(void **stat
 static void detach_all_takes_what_is_the_instances_and_nothing_else(void **state)
 {
 	struct lg_kern_options o = options("other");
-	struct lg_kern *kern = open_anew();
 	int fd = intruder(BPF_PROG_TYPE_XDP);
 	struct lg_attachment list[4];
 	struct lg_kern *other;
@@ -476,7 +488,7 @@ static void detach_all_takes_what_is_the_instances_and_nothing_else(void **state
 	attach(kern, "lgk0", LG_HOOK_TC_EGRESS, LG_MODE_CLSACT);
 	attach(other, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
 	attach(other, "lgk0", LG_HOOK_TC_EGRESS, LG_MODE_CLSACT);
-	lg_kern_free(kern);
+	kern = lg_kern_free(kern);
 
 	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 3);
 	assert_int_equal(fail, LG_KERN_OK);
@@ -493,28 +505,30 @@ static void detach_all_takes_what_is_the_instances_and_nothing_else(void **state
 	close(fd);
 }
 
+#define A(name) cmocka_unit_test_setup_teardown(name, attach_setup, attach_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(each_way_of_attaching_sees_each_frame_once),
-		T(tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead),
-		T(modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused),
-		T(a_foreign_xdp_program_is_named_and_left),
-		T(native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out),
-		T(the_words_of_the_driver_reach_the_complaint),
-		T(a_change_of_xdp_mode_is_carried_out),
-		T(tc_changes_between_tcx_and_clsact_without_counting_twice),
-		T(an_interface_made_again_under_its_name_is_attached_anew),
-		T(links_of_interfaces_that_went_while_no_daemon_ran_are_cleared),
-		T(pins_follow_interfaces_through_coming_and_going),
-		T(a_link_follows_its_interface_to_a_new_name),
-		T(names_that_a_bpf_file_system_refuses_are_escaped),
-		T(a_clsact_qdisc_that_we_made_goes_with_its_last_filter),
-		T(a_clsact_qdisc_that_others_made_or_use_stays),
-		T(an_adopted_clsact_filter_is_replaced_in_place),
-		T(a_filter_of_somebody_else_in_our_place_is_named_and_left),
-		T(detach_all_takes_what_is_the_instances_and_nothing_else),
+		A(each_way_of_attaching_sees_each_frame_once),
+		A(tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead),
+		A(modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused),
+		A(a_foreign_xdp_program_is_named_and_left),
+		A(native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out),
+		A(the_words_of_the_driver_reach_the_complaint),
+		A(a_change_of_xdp_mode_is_carried_out),
+		A(tc_changes_between_tcx_and_clsact_without_counting_twice),
+		A(an_interface_made_again_under_its_name_is_attached_anew),
+		A(what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cleared),
+		A(pins_follow_interfaces_through_coming_and_going),
+		A(a_link_follows_its_interface_to_a_new_name),
+		A(names_that_a_bpf_file_system_refuses_are_escaped),
+		A(a_clsact_qdisc_that_we_made_goes_with_its_last_filter),
+		A(a_clsact_qdisc_that_others_made_or_use_stays),
+		A(an_adopted_clsact_filter_is_replaced_in_place),
+		A(a_filter_of_somebody_else_in_our_place_is_named_and_left),
+		A(detach_all_takes_what_is_the_instances_and_nothing_else),
 	};
 
-	return cmocka_run_group_tests_name("attach", tests, group_setup, group_teardown);
+	return cmocka_run_group_tests_name("kern_attach", tests, group_setup, attach_group_teardown);
 }

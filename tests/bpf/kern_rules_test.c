@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Rule sets and buckets through the real maps and programs. */
+/*
+ * Rule sets and buckets through the real maps and programs. One instance serves all tests, because loading the programs
+ * takes most of the time; each test begins without rules and buckets.
+ */
 #include "tests/bpf/kern_world.h"
 
 #include "base/clock.h"
+
+static struct lg_kern *kern;
 
 /* ---- buckets ---- */
 
 static const struct lg_key key1 = { .rule_id = 3, .form = LG_FORM_SOURCE, .a = { [10] = 0xff, 0xff, 192, 0, 2, 1 } };
 
 /* A global rule by source, on a set of its own. */
-static void load_one_rule(struct lg_kern *kern, uint32_t rule_id, uint64_t version)
+static void load_one_rule(uint32_t rule_id, uint64_t version)
 {
 	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	struct lg_ruleset *set = calloc(1, sizeof(*set));
@@ -27,13 +32,41 @@ static void load_one_rule(struct lg_kern *kern, uint32_t rule_id, uint64_t versi
 	free(set);
 }
 
+/* Nothing of an earlier test: an empty set, and every id forgotten that a test uses. */
+static int rules_setup(void **state)
+{
+	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	struct lg_ruleset *set = calloc(1, sizeof(*set));
+	uint32_t max, used;
+
+	(void)state;
+	memset(&complaint, 0, sizeof(complaint));
+	if (!kern)
+		kern = open_anew();
+	assert_true(names && set);
+	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
+	for (uint32_t id = 3; id <= 6; id++)
+		assert_int_equal(lg_kern_rule_forget(kern, id), 0);
+	assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
+	assert_int_equal(used, 0);
+	free(names);
+	free(set);
+	return 0;
+}
+
+static int rules_group_teardown(void **state)
+{
+	kern = lg_kern_free(kern);
+	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
+	return group_teardown(state);
+}
+
 static void a_grant_is_taken_back_as_far_as_it_is_left(void **state)
 {
-	struct lg_kern *kern = open_anew();
 	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = 20, .epoch = 1 };
 
 	(void)state;
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
 	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
 	assert_int_equal(op.result, 0);
@@ -59,16 +92,14 @@ static void a_grant_is_taken_back_as_far_as_it_is_left(void **state)
 	op.key.a[15] = 99;
 	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
 	assert_int_equal(op.result, -ENOENT);
-	lg_kern_free(kern);
 }
 
 static void a_level_outlives_the_process(void **state)
 {
 	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull, .generation = 4, .epoch = 2 };
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
 	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
 	op.code = LG_OP_TAKE;
@@ -80,7 +111,6 @@ static void a_level_outlives_the_process(void **state)
 	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
 	assert_int_equal(op.result, 0);
 	assert_int_equal(op.after.granted_tok - op.after.spent_tok, 30);
-	lg_kern_free(kern);
 }
 
 struct walk {
@@ -116,14 +146,13 @@ static int walk_stop(void *arg, const struct lg_key *key, const struct lg_bucket
 static void any_number_of_operations_is_carried_out_and_walked(void **state)
 {
 	static const size_t counts[] = { 1, LG_OPS_MAX - 1, LG_OPS_MAX, LG_OPS_MAX + 1, 3 * LG_OPS_MAX - 7 };
-	struct lg_kern *kern = open_anew();
 	struct lg_op *ops = calloc(3 * LG_OPS_MAX, sizeof(*ops));
 	uint32_t max, used;
 	int stopped = 0;
 
 	(void)state;
 	assert_non_null(ops);
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	for (size_t c = 0; c < N_ELEMS(counts); c++) {
 		struct walk w = { 0 };
 
@@ -157,7 +186,6 @@ static void any_number_of_operations_is_carried_out_and_walked(void **state)
 	assert_int_equal(stopped, 1);
 	assert_int_equal(lg_kern_grant(kern, NULL, 0), 0);
 	free(ops);
-	lg_kern_free(kern);
 }
 
 /* ---- rules ---- */
@@ -166,15 +194,17 @@ static void a_load_writes_the_set_that_is_not_in_force_and_then_turns(void **sta
 {
 	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	struct lg_ruleset *set = calloc(1, sizeof(*set));
-	struct lg_kern *kern = open_anew();
 	struct lg_control control;
+	uint32_t first;
 
 	(void)state;
 	assert_true(names && set);
+	assert_int_equal(lg_kern_control_read(kern, &control), 0);
+	first = !control.active_set;
 	for (uint32_t version = 1; version <= 4; version++) {
-		load_one_rule(kern, 2 + version, version);
+		load_one_rule(2 + version, version);
 		assert_int_equal(lg_kern_control_read(kern, &control), 0);
-		assert_int_equal(control.active_set, version & 1);
+		assert_int_equal(control.active_set, version & 1 ? first : !first);
 		assert_int_equal(control.incarnation, 7);
 		assert_int_equal(lg_kern_rules_read(kern, set, names), 0);
 		assert_int_equal(set->version, version);
@@ -194,18 +224,16 @@ static void a_load_writes_the_set_that_is_not_in_force_and_then_turns(void **sta
 	}
 	free(names);
 	free(set);
-	lg_kern_free(kern);
 }
 
 static void a_set_that_cannot_be_is_refused_and_changes_nothing(void **state)
 {
 	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	struct lg_ruleset *set = calloc(1, sizeof(*set));
-	struct lg_kern *kern = open_anew();
 
 	(void)state;
 	assert_true(names && set);
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	set->n_rules = LG_RULES_MAX + 1;
 	assert_int_equal(lg_kern_rules_load(kern, set, names), -EINVAL);
 	set->n_rules = 1;
@@ -222,7 +250,6 @@ static void a_set_that_cannot_be_is_refused_and_changes_nothing(void **state)
 	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
 	free(names);
 	free(set);
-	lg_kern_free(kern);
 }
 
 static void charge_overflow(uint32_t rule_id, uint32_t i)
@@ -235,7 +262,7 @@ static void charge_overflow(uint32_t rule_id, uint32_t i)
 	close(fd);
 }
 
-static uint32_t overflow_in_use(struct lg_kern *kern, uint32_t *ret_index)
+static uint32_t overflow_in_use(uint32_t *ret_index)
 {
 	struct walk w = { 0 };
 
@@ -247,21 +274,19 @@ static uint32_t overflow_in_use(struct lg_kern *kern, uint32_t *ret_index)
 static void a_reload_keeps_the_levels_of_a_rule_that_stays(void **state)
 {
 	struct lg_op op = { .key = key1, .code = LG_OP_GRANT, .tok = 100, .low_water_tok = ~0ull };
-	struct lg_kern *kern = open_anew();
 	uint32_t index;
 
 	(void)state;
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	op.expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
 	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
 	charge_overflow(3, 1023);
-	load_one_rule(kern, 3, 2);
+	load_one_rule(3, 2);
 	op.code = LG_OP_READ;
 	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
 	assert_int_equal(op.after.granted_tok, 100);
-	assert_int_equal(overflow_in_use(kern, &index), 1);
+	assert_int_equal(overflow_in_use(&index), 1);
 	assert_int_equal(index, 1023);
-	lg_kern_free(kern);
 }
 
 static void a_forgotten_rule_leaves_nothing_to_the_next_of_its_id(void **state)
@@ -272,12 +297,11 @@ static void a_forgotten_rule_leaves_nothing_to_the_next_of_its_id(void **state)
 	};
 	struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	struct lg_ruleset *set = calloc(1, sizeof(*set));
-	struct lg_kern *kern = open_anew();
 	uint32_t max, used, index;
 
 	(void)state;
 	assert_true(names && set);
-	load_one_rule(kern, 3, 1);
+	load_one_rule(3, 1);
 	ops[0].expires_ns = ops[1].expires_ns = lg_clock_now_ns() + 60 * LG_NS_PER_S;
 	ops[1].key.rule_id = 4;
 	assert_int_equal(lg_kern_grant(kern, ops, 1), 0);
@@ -285,35 +309,36 @@ static void a_forgotten_rule_leaves_nothing_to_the_next_of_its_id(void **state)
 	assert_int_equal(lg_kern_rule_forget(kern, 3), -EBUSY); /* in force */
 	assert_int_equal(lg_kern_rule_forget(kern, 0), -EINVAL);
 	assert_int_equal(lg_kern_rule_forget(kern, LG_RULES_MAX + 1), -EINVAL);
-	load_one_rule(kern, 4, 2);
+	load_one_rule(4, 2);
 	assert_int_equal(lg_kern_grant(kern, ops + 1, 1), 0);
 	charge_overflow(4, 7);
 	assert_int_equal(lg_kern_rule_forget(kern, 3), 0);
 
 	assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
 	assert_int_equal(used, 1); /* that of rule 4 */
-	assert_int_equal(overflow_in_use(kern, &index), 1);
+	assert_int_equal(overflow_in_use(&index), 1);
 	assert_int_equal(index, 7);
 	assert_int_equal(lg_kern_rules_read(kern, set, names), 0);
 	assert_string_equal(names[3].name, "");
-	load_one_rule(kern, 3, 3);
-	assert_int_equal(overflow_in_use(kern, &index), 0);
+	load_one_rule(3, 3);
+	assert_int_equal(overflow_in_use(&index), 0);
 	free(names);
 	free(set);
-	lg_kern_free(kern);
 }
+
+#define R(name) cmocka_unit_test_setup(name, rules_setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(a_grant_is_taken_back_as_far_as_it_is_left),
-		T(a_level_outlives_the_process),
-		T(any_number_of_operations_is_carried_out_and_walked),
-		T(a_load_writes_the_set_that_is_not_in_force_and_then_turns),
-		T(a_set_that_cannot_be_is_refused_and_changes_nothing),
-		T(a_reload_keeps_the_levels_of_a_rule_that_stays),
-		T(a_forgotten_rule_leaves_nothing_to_the_next_of_its_id),
+		R(a_grant_is_taken_back_as_far_as_it_is_left),
+		R(a_level_outlives_the_process),
+		R(any_number_of_operations_is_carried_out_and_walked),
+		R(a_load_writes_the_set_that_is_not_in_force_and_then_turns),
+		R(a_set_that_cannot_be_is_refused_and_changes_nothing),
+		R(a_reload_keeps_the_levels_of_a_rule_that_stays),
+		R(a_forgotten_rule_leaves_nothing_to_the_next_of_its_id),
 	};
 
-	return cmocka_run_group_tests_name("kern_rules", tests, group_setup, group_teardown);
+	return cmocka_run_group_tests_name("kern_rules", tests, group_setup, rules_group_teardown);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * The world in which the kernel part is tested: a network and a mount namespace of the test's process, a bpf file system mounted for
- * it, and a veth pair lgk0 - lgk1 made anew for each test. Nothing outside is touched and nothing is left behind.
+ * The world in which the kernel part is tested: a network and a mount namespace of the test's process, a bpf file
+ * system mounted for it, and a veth pair lgk0 - lgk1 made anew for each test. Nothing outside is touched and nothing is
+ * left behind.
  */
 #pragma once
 
@@ -86,7 +87,8 @@ static inline struct lg_kern *open_again(void)
 	return open_as(&o, 1);
 }
 
-static inline struct lg_attachment attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, enum lg_attach_mode mode)
+static inline struct lg_attachment attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook,
+					  enum lg_attach_mode mode)
 {
 	struct lg_attachment at;
 	int r;
@@ -179,8 +181,8 @@ static inline int packet_socket(const char *ifname, uint16_t protocol)
 }
 
 /*
- * Sends frames from one end of the pair to the other and returns when the last was received. The receiver stands behind XDP and TC,
- * so by then all of them are counted.
+ * Sends frames from one end of the pair to the other and returns when the last was received. The receiver stands behind
+ * XDP and TC, so by then all of them are counted.
  */
 static inline void send_frames(const char *from, const char *to, int n)
 {
@@ -226,22 +228,6 @@ static inline int in_child(int (*fn)(void))
 	return WEXITSTATUS(status);
 }
 
-/* Starts, attaches at two hooks of lgk0, and dies without a word. */
-static inline int start_and_die(void)
-{
-	struct lg_kern_options o = options("t");
-	struct lg_attachment at;
-	struct lg_kern *kern;
-
-	if (lg_kern_open(&o, &kern, &fail, &complaint) < 0)
-		return 1;
-	if (lg_kern_attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE, &at, &fail, &complaint) < 0)
-		return 2;
-	if (lg_kern_attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE, &at, &fail, &complaint) < 0)
-		return 3;
-	return 0;
-}
-
 /* ---- the world of the tests ---- */
 
 static inline int group_setup(void **state)
@@ -269,6 +255,7 @@ static inline int setup(void **state)
 {
 	(void)state;
 	memset(&complaint, 0, sizeof(complaint));
+	try_run("ip link del lgk0 2>/dev/null"); /* of a test that was cut short */
 	run("ip link add lgk0 type veth peer name lgk1 && ip link set lgk0 up && ip link set lgk1 up");
 	return 0;
 }

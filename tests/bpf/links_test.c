@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The watcher of interfaces, in a network namespace of its own. Commands of ip(8) return when the kernel has queued its news, so reading
- * until nothing waits is enough: no test waits for time to pass.
+ * The watcher of interfaces, in a network namespace of its own. Commands of ip(8) return when the kernel has queued its
+ * news, so reading until nothing waits is enough: no test waits for time to pass.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -195,7 +195,9 @@ static void an_interface_that_leaves_a_bridge_is_not_gone(void **state)
 	struct lg_links *links;
 
 	(void)state;
-	run("ip link add lgbr type bridge && ip link add lga0 type veth peer name lgb0 && ip link set lga0 master lgbr");
+	if (system("ip link add lgbr type bridge 2>/dev/null"))
+		skip(); /* no bridges in this kernel */
+	run("ip link add lga0 type veth peer name lgb0 && ip link set lga0 master lgbr");
 	links = watch();
 	read_news(links);
 	told.n_gone = 0;
