@@ -201,9 +201,9 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 		return false;
 	if (bytes && rule->burst_tok < FRAME_BYTES)
 		return false;
-	add(t,
-	    "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): bulk TCP may get less than the limit",
-	    rule->burst_tok, bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets");
+	add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", rule->burst_tok,
+	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets",
+	    rule->scope == LG_SCOPE_GLOBAL ? "such can never pass" : "such pass only while the bucket is full");
 	return true;
 }
 

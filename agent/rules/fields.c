@@ -124,7 +124,7 @@ static int word_read(const struct lg_field *field, const struct lg_node *node, u
 
 /* ---- values ---- */
 
-static const char *type_text(const struct lg_field *field)
+const char *lg_field_type_text(const struct lg_field *field)
 {
 	switch (field->type) {
 	case LG_FIELD_MAP: return "a mapping of keys to values";
@@ -158,10 +158,10 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 	bool scalar = field->type == LG_FIELD_LENGTH || field->type == LG_FIELD_PORTS || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
-		return lg_field_complain(field, node, c, "has no value: write %s", type_text(field));
+		return lg_field_complain(field, node, c, "has no value: write %s", lg_field_type_text(field));
 	if (node->kind == LG_NODE_SCALAR ? scalar : node->kind == LG_NODE_LIST ? list : map)
 		return 0;
-	return lg_field_complain(field, node, c, "expected %s, not %s", type_text(field), kinds[node->kind]);
+	return lg_field_complain(field, node, c, "expected %s, not %s", lg_field_type_text(field), kinds[node->kind]);
 }
 
 bool lg_name_is_valid(const char *text)
@@ -426,7 +426,7 @@ static int map_collect(const struct lg_field *fields, size_t n, const char *pref
 	for (i = 0; i < n; i++)
 		if (!at[i].node && !fields[i].def && fields[i].roles & role && key_of(&fields[i], prefix))
 			return lg_node_complain(map, c, "%s is missing: write %s", lg_field_label(&fields[i]),
-						type_text(&fields[i]));
+						lg_field_type_text(&fields[i]));
 	return 0;
 }
 

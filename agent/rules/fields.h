@@ -83,6 +83,9 @@ __attribute__((format(printf, 4, 5))) int lg_field_complain(const struct lg_fiel
 /* The path as a reader of the file knows it: without what stands for list items. */
 const char *lg_field_label(const struct lg_field *field);
 
+/* "a limit such as 10000/1m": what is to be written there. */
+const char *lg_field_type_text(const struct lg_field *field);
+
 /* host:port or [v6]:port, with a port of 1 to 65535 and room in LG_ADDRESS_LEN. 0, or -EINVAL with c->text. */
 int lg_address_check(const char *text, struct lg_complaint *c);
 

@@ -161,14 +161,17 @@ static void what_may_surprise_its_writer_is_warned_of(void **state)
 		{ "limit: 45/1s", { 0, 0 }, { NULL } },
 		{ "limit: 44/1s",
 		  { 0, 0 },
-		  { "a burst of 44 packets is less than a TCP superframe at TC (45 packets): bulk TCP may get less "
-		    "than the limit" } },
+		  { "a burst of 44 packets is less than a TCP superframe at TC (45 packets): such pass only "
+		    "while the bucket is full" } },
+		{ "limit: 44/1s, scope: global",
+		  { 0, 0 },
+		  { "a burst of 44 packets is less than a TCP superframe at TC (45 packets): such can never pass" } },
 		{ "limit: 44/1s, match: {protocol: udp}", { 0, 0 }, { NULL } },
 		{ "limit: 64KiB/1s, unit: bytes", { 0, 0 }, { NULL } },
 		{ "limit: 65535B/1s, unit: bytes",
 		  { 0, 0 },
-		  { "a burst of 65535B is less than a TCP superframe at TC (64KiB): bulk TCP may get less than the "
-		    "limit" } },
+		  { "a burst of 65535B is less than a TCP superframe at TC (64KiB): such pass only while the "
+		    "bucket is full" } },
 		{ "limit: 1MB/1s, burst: 1514B, unit: bytes, match: {protocol: udp}", { 0, 0 }, { NULL } },
 		{ "limit: 1MB/1s, burst: 1513B, unit: bytes",
 		  { 0, 0 },

@@ -283,6 +283,7 @@ static void inside_a_walk_the_store_can_be_read_and_not_written(void **state)
 static void a_long_random_history_is_as_a_model_says(void **state)
 {
 	struct fixture *f = *state;
+	static const char no_value[24] = "-";
 	char model[16][24] = { "" };
 	uint64_t revisions[16] = { 0 }, seed = 12345;
 
@@ -314,7 +315,7 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 		for (size_t i = 0; holds && i < n; i++) {
 			uint64_t revision = 0;
 
-			snprintf(model[at[i]], sizeof(model[0]), "%s", writes[i].value ? values[i] : "-");
+			memcpy(model[at[i]], writes[i].value ? values[i] : no_value, sizeof(model[0]));
 			assert_string_equal(get(f, keys[i], &revision), model[at[i]]);
 			assert_true(!writes[i].value || revision > revisions[at[i]]);
 			revisions[at[i]] = revision;
