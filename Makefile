@@ -39,7 +39,7 @@ ROOT_SRC := $(wildcard tests/bpf/*_test.c)
 ROOT_T  := $(ROOT_SRC:%.c=$(B)/%)
 SIM_SRC := $(wildcard tests/sim/*_test.c)
 SIM_T   := $(SIM_SRC:%.c=$(B)/%)
-BENCH_SRC := $(wildcard bench/*.c)
+BENCH_SRC := $(filter-out %.bpf.c,$(wildcard bench/*.c))
 BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
 SKEL    := $(B)/leasegate.skel.h
 GENERATED := $(SKEL) $(PROTO_C:.c=.h)

@@ -418,8 +418,7 @@ static __always_inline enum lg_class lg_read_frame(const struct lg_frame *f, str
 {
 	enum lg_class class = lg_parse(f, pkt);
 
-	lg_measure(f, pkt);
-	return class;
+	return lg_measure(f, pkt) ? class : LG_CLASS_RETRY;
 }
 
 /* Frames that direct reads cannot parse. Functions of their own, as the verifier would walk all that follows once per way here. */
@@ -480,7 +479,7 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 /* True if the frame may pass. */
 static __always_inline bool lg_decide(const struct lg_frame *f)
 {
-	struct lg_visit visit = {};
+	struct lg_visit visit;
 	enum lg_reason reason;
 
 	reason = lg_reason_for(f, &visit);

@@ -168,15 +168,19 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 
 /*
  * Neighbour discovery lives or dies with the link: a limit must not touch it. Hop limit 255 proves that no router forwarded
- * it, and it is never fragmented, so nobody from afar gets through under its name.
+ * it, and it is never fragmented (the caller looks), so nobody from afar gets through under its name.
  */
-static __always_inline _Bool lg_is_nd(const struct lg_frame *f, __u32 end, const struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_icmp6(const struct lg_frame *f, __u32 end, const struct lg_pkt *pkt)
 {
 	const __u8 *type;
 	__u8 buf;
 
+	if (pkt->l4_off >= end)
+		return LG_CLASS_IP;
 	type = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
-	return type && pkt->l4_off < end && *type >= LG_ND_FIRST && *type <= LG_ND_LAST;
+	if (!type)
+		return lg_no_bytes(f);
+	return *type >= LG_ND_FIRST && *type <= LG_ND_LAST ? LG_CLASS_EXEMPT : LG_CLASS_IP;
 }
 
 static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
@@ -233,8 +237,8 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 		return LG_CLASS_UNPARSABLE;
 	pkt->protocol = next;
 	pkt->l4_off = off;
-	if (next == LG_PROTO_ICMPV6 && hop_limit == 255 && !is_fragment && lg_is_nd(f, end, pkt))
-		return LG_CLASS_EXEMPT;
+	if (next == LG_PROTO_ICMPV6 && hop_limit == 255 && !is_fragment)
+		return lg_parse_icmp6(f, end, pkt);
 	return lg_parse_l4(f, end, pkt);
 }
 
@@ -276,7 +280,7 @@ static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct l
 	return lg_is_vlan(proto) ? LG_CLASS_UNPARSABLE : LG_CLASS_NOT_IP;
 }
 
-/* All headers in front of the payload, as each segment of a superframe will carry them. */
+/* All headers in front of the payload, as each segment of a superframe will carry them; 0: not read, the other way can tell. */
 static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const struct lg_pkt *pkt)
 {
 	__u32 off = pkt->l4_off;
@@ -291,7 +295,9 @@ static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const st
 	if (pkt->protocol != LG_PROTO_TCP || off > LG_HEADERS_MAX_BYTES)
 		return off;
 	data_off = lg_frame_at(f, off + 12, sizeof(buf), &buf);
-	return off + (data_off ? (*data_off >> 4) * 4 : 20);
+	if (!data_off)
+		return f->is_fast ? 0 : off + 20;
+	return off + (*data_off >> 4) * 4;
 }
 
 /**
@@ -299,21 +305,24 @@ static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const st
  *
  * A superframe (GRO, GSO; seen by TC only) is counted as the segments it came as or will leave as, each with its own
  * headers, and a tag that the kernel holds apart belongs to each; so XDP and TC charge the same for the same traffic.
+ *
+ * Return: 1, or 0 for a fast frame that takes the other way to tell.
  */
-static __always_inline void lg_measure(const struct lg_frame *f, struct lg_pkt *pkt)
+static __always_inline _Bool lg_measure(const struct lg_frame *f, struct lg_pkt *pkt)
 {
 	__u32 tag_bytes = f->n_tags * sizeof(struct lg_vlan), segs, headers_bytes;
 
 	pkt->packets = 1;
 	pkt->bytes = f->len_bytes + tag_bytes;
 	if (!f->gso_size)
-		return;
+		return 1;
 	headers_bytes = lg_headers_bytes(f, pkt);
 	segs = f->gso_segs;
 	if (!segs && f->len_bytes > headers_bytes)
 		segs = (f->len_bytes - headers_bytes + f->gso_size - 1) / f->gso_size;
 	if (segs < 2)
-		return;
+		return 1;
 	pkt->packets = segs;
 	pkt->bytes += (segs - 1) * (headers_bytes + tag_bytes);
+	return headers_bytes != 0;
 }
