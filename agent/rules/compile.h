@@ -17,6 +17,10 @@ struct lg_compile_env {
 };
 
 /*
+ * Ids belong to identities (lg_rule_identity), so names, numbers and places in the file may change. Behind n_rules the set keeps the
+ * last record of each retired rule: one that returns goes on from its levels. Where a limit is raised by so much (some hundredfold)
+ * that levels cannot carry over, the rule gets a new id and the old one is retired. c->file stays as it is, as lg_rules_read() left it.
+ *
  * Fills *ret_set (version old + 1, rules from most specific to most general: longer source + destination prefix, then ports, then
  * protocol, then file order) and ret_names (LG_RULES_MAX + 1 entries; rules that left are marked retired). Refuses, with the rule's
  * line: more than LG_RULES_MAX rules, no free id, and sets in which some packet could match more than LG_MATCHES_MAX rules (with

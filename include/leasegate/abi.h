@@ -171,7 +171,7 @@ struct lg_ruleset {
 	__u64 version;		/* grows with each load */
 	__u32 n_rules;
 	__u32 _pad;
-	struct lg_rule rules[LG_RULES_MAX]; /* dense, in file order */
+	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; behind n_rules what retired rules were, should they return */
 };
 
 /* ---- map `rule_names` (ARRAY of LG_RULES_MAX + 1): rule_id -> who it is; id 0 unused ---- */

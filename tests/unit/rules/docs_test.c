@@ -108,16 +108,13 @@ static char *doc; /* the whole page */
 
 static char *file_read(const char *path)
 {
+	_cleanup_free_ char *text = NULL;
 	struct lg_complaint c = { 0 };
-	char *text = NULL;
 	size_t len = 0;
 
 	if (lg_tree_file_read(path, 1 << 20, &text, &len, &c) < 0)
 		fail_msg("%s: %s (tests run from the root of the tree)", path, c.text);
-	text = realloc(text, len + 1);
-	assert_non_null(text);
-	text[len] = '\0';
-	return text;
+	return strndup(text, len);
 }
 
 static int setup(void **state)

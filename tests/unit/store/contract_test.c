@@ -290,7 +290,7 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 	for (int step = 0; step < 1000; step++) {
 		struct lg_store_write writes[3];
 		char keys[3][8], values[3][24];
-		size_t n = 0, at[3];
+		size_t n = 0, at[3] = { 0 };
 		bool holds = true;
 
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
