@@ -10,7 +10,8 @@
 struct lg_loop;
 struct lg_dial;
 
-/* fd is connected, non-blocking and the callee's; peer is its far end. Or fd is -1 and why says what failed. */
+/* fd is connected, non-blocking and the callee's; peer is its far end. Or fd is -1 and why says what failed. The texts live until the dial is
+ * freed. */
 typedef void lg_dial_fn(void *arg, int fd, const char *peer, const char *why);
 
 /**

@@ -37,13 +37,13 @@ static void on_dialled(void *arg, int fd, const char *peer, const char *why)
 {
 	struct lg_grpc_client *client = arg;
 
-	client->dial = lg_dial_free(client->dial);
 	if (fd < 0) {
 		lg_h2_drop(client->conn->h2, why);
 	} else if (lg_grpc_conn_attach(client->conn, fd, peer) < 0) {
 		close(fd);
 		lg_h2_drop(client->conn->h2, "out of memory");
 	}
+	client->dial = lg_dial_free(client->dial);
 }
 
 static void on_tick(void *arg)

@@ -11,20 +11,6 @@ static void *on_begin(void *arg, int32_t id)
 	return lg_grpc_stream_new(arg, id, &s) < 0 ? NULL : s;
 }
 
-static void on_unsent(void *arg, int32_t id)
-{
-	struct lg_grpc_conn *conn = arg;
-	struct lg_grpc_stream *s;
-
-	LIST_FOREACH(s, &conn->streams, link) {
-		if (s->id != id)
-			continue;
-		lg_grpc_stream_tell_closed(s, LG_GRPC_UNAVAILABLE, "the connection takes no new streams");
-		lg_grpc_stream_free(s);
-		return;
-	}
-}
-
 static void on_tick(void *arg, uint32_t elapsed_ms)
 {
 	struct lg_grpc_conn *conn = arg;
@@ -62,7 +48,6 @@ static const struct lg_h2_events events = {
 	.end = lg_grpc_stream_end,
 	.sent_end = lg_grpc_stream_sent_end,
 	.closed = lg_grpc_stream_closed,
-	.unsent = on_unsent,
 	.tick = on_tick,
 	.down = on_down,
 	.gone = on_gone,

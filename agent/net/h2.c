@@ -116,14 +116,22 @@ static void submit_goaway(struct lg_h2 *h2, uint32_t error, const char *text)
 	nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE, last, error, (const uint8_t *)text, strlen(text));
 }
 
+static void say_farewell(struct lg_h2 *h2)
+{
+	struct evbuffer *out = bufferevent_get_output(h2->bev);
+
+	/* Not nghttp2_session_terminate_session(): nothing follows that, and last statuses may be on their way. */
+	submit_goaway(h2, NGHTTP2_NO_ERROR, h2->farewell);
+	fill(h2);
+	/* The bufferevent keeps the front of its buffer for itself, but it will not get to write any more. */
+	evbuffer_unfreeze(out, 1);
+	evbuffer_write(out, bufferevent_getfd(h2->bev));
+}
+
 static void end_now(struct lg_h2 *h2)
 {
-	if (h2->farewell[0] && h2->attached && h2->state == OPEN) {
-		/* Not nghttp2_session_terminate_session(): nothing follows that, and last statuses may be on their way. */
-		submit_goaway(h2, NGHTTP2_NO_ERROR, h2->farewell);
-		fill(h2);
-		evbuffer_write(bufferevent_get_output(h2->bev), bufferevent_getfd(h2->bev));
-	}
+	if (h2->farewell[0] && h2->attached && h2->state == OPEN)
+		say_farewell(h2);
 	/* The session goes first: it may hold pointers into streams that the owner frees in gone(). */
 	nghttp2_session_del(h2->session);
 	h2->session = NULL;
@@ -342,17 +350,6 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 	return 0;
 }
 
-static int on_frame_unsent(nghttp2_session *session, const nghttp2_frame *frame, int error, void *arg)
-{
-	struct lg_h2 *h2 = arg;
-
-	(void)session;
-	(void)error;
-	if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST && !h2->muted)
-		h2->events->unsent(h2->arg, frame->hd.stream_id);
-	return 0;
-}
-
 static void receive(struct lg_h2 *h2, struct evbuffer *in)
 {
 	struct evbuffer_iovec piece;
@@ -500,7 +497,6 @@ static int new_callbacks(nghttp2_session_callbacks **ret)
 	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
 	nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
 	nghttp2_session_callbacks_set_on_frame_send_callback(c, on_frame_send);
-	nghttp2_session_callbacks_set_on_frame_not_send_callback(c, on_frame_unsent);
 	*ret = c;
 	return 0;
 }

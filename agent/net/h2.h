@@ -43,8 +43,8 @@ struct lg_h2_events {
 	void (*data)(void *stream, const uint8_t *data, size_t len);
 	void (*end)(void *stream);			/* the peer sends no more on it */
 	void (*sent_end)(void *stream);			/* our last frame on it has left */
-	void (*closed)(void *stream, uint32_t error);	/* last event of a stream: enum nghttp2_error_code */
-	void (*unsent)(void *arg, int32_t id);		/* client: a request could not be sent; its last event */
+	/* Last event of a stream: enum nghttp2_error_code. A request that could not be sent is closed with NGHTTP2_REFUSED_STREAM. */
+	void (*closed)(void *stream, uint32_t error);
 	void (*tick)(void *arg, uint32_t elapsed_ms);	/* from lg_h2_tick(), while the connection is not over */
 	/* The connection is over. Streams get no event any more but closed(); nghttp2 may still ask their data sources for bytes. */
 	void (*down)(void *arg, const char *why);
