@@ -59,6 +59,14 @@ static void home_print(const json_t *list)
 		       number_of(row, "consumed_tok"), number_of(row, "unknown_tok"));
 }
 
+/* A list of a daemon's answer, as a new reference; empty without that daemon. */
+static json_t *part(const json_t *reply, const char *name)
+{
+	json_t *list = json_object_get(reply, name);
+
+	return list ? json_incref(list) : json_array();
+}
+
 int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv)
 {
 	json_t *node = NULL, *region = NULL, *all;
@@ -76,9 +84,9 @@ int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv)
 	if (rn == 1 && rr == 1)
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "instance %s: no daemon is running (nothing at %s)", ctl->instance,
 				   ctl->run_dir);
-	all = json_pack("{s:o, s:O, s:O}", "node", node ? node : json_array(), "region",
-			region ? json_object_get(region, "region") : json_null(), "home",
-			region ? json_object_get(region, "home") : json_null());
+	all = json_pack("{s:o, s:o, s:o}", "node", part(node, "node"), "region", part(region, "region"), "home",
+			part(region, "home"));
+	json_decref(node);
 	json_decref(region);
 	if (ctl->json)
 		return lg_ctl_print(all);

@@ -18,6 +18,7 @@
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
 #define LINKS_PERIOD_NS (1 * LG_NS_PER_S)	/* interfaces that could not be attached are tried again */
+#define RETIRED_MIN_NS (60 * LG_NS_PER_S)	/* rules that left are remembered at least this long */
 #define SHARE_GRACE_NS (1 * LG_NS_PER_S)
 
 static void complain_log(const struct lg_complaint *c)
@@ -81,7 +82,6 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS };
 	static struct lg_ruleset old_set, new_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
-	bool retired = false;
 	int r;
 
 	r = lg_kern_rules_read(n->kern, &old_set, old_names);
@@ -95,21 +95,10 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	r = lg_kern_rules_load(n->kern, &new_set, new_names);
 	if (r < 0)
 		return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
-	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
-		if (!new_names[id].name[0] || !new_names[id].retired_ns)
-			continue;
-		if (n->by_id[id].def)
+	/* Leases of rules that left go back now; their buckets stay for a while, should the rule return (rules_forget). */
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
+		if (new_names[id].retired_ns && n->by_id[id].def)
 			lg_node_rule_gone(n, id);
-		lg_kern_rule_forget(n->kern, id);
-		memset(&new_names[id], 0, sizeof(new_names[id]));
-		retired = true;
-	}
-	if (retired) {
-		new_set.version++;
-		r = lg_kern_rules_load(n->kern, &new_set, new_names);
-		if (r < 0)
-			return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
-	}
 	lg_rules_free(n->rules);
 	n->rules = rules;
 	n->set = new_set;
@@ -119,6 +108,45 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
 			lg_node_rule_changed(n, id);
 	return ticker_set(n);
+}
+
+/* Until its buckets are full again by time a rule that returns must find them as they were. */
+static bool may_forget(const struct lg_node *n, uint32_t id, uint64_t now_ns)
+{
+	uint64_t linger_ns = RETIRED_MIN_NS;
+
+	if (!n->names[id].retired_ns)
+		return false;
+	for (uint32_t i = n->set.n_rules; i < LG_RULES_MAX; i++) {
+		const struct lg_rule *rule = &n->set.rules[i];
+		double full_ns = rule->rate_tok ? (double)rule->burst_tok * (double)rule->per_ns / (double)rule->rate_tok : 0;
+
+		if (rule->rule_id == id && full_ns > (double)linger_ns)
+			linger_ns = full_ns < (double)LG_PER_MAX_NS ? (uint64_t)full_ns : LG_PER_MAX_NS;
+	}
+	return now_ns >= n->names[id].retired_ns + linger_ns;
+}
+
+static void rules_forget(struct lg_node *n)
+{
+	uint64_t now_ns = lg_clock_now_ns();
+	bool any = false;
+	int r = 0;
+
+	for (uint32_t id = 1; id <= LG_RULES_MAX && r >= 0; id++) {
+		if (!may_forget(n, id, now_ns))
+			continue;
+		r = lg_kern_rule_forget(n->kern, id);
+		if (r >= 0)
+			memset(&n->names[id], 0, sizeof(n->names[id]));
+		any = true;
+	}
+	if (any && r >= 0) {
+		n->set.version++;
+		r = lg_kern_rules_load(n->kern, &n->set, n->names);
+	}
+	if (r < 0)
+		lg_error("cannot forget rules that left: %s", strerror(-r));
 }
 
 int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
@@ -311,6 +339,7 @@ static void on_tick(void *arg)
 static void on_sweep(void *arg)
 {
 	lg_node_sweep(arg);
+	rules_forget(arg);
 }
 
 static void on_links(void *arg)

@@ -125,7 +125,7 @@ static json_t *leases_json(struct lg_node *n)
 	struct listing l = { n, json_array(), lg_clock_now_ns() };
 
 	lg_table_each(n->keys, lease_json, &l);
-	return l.list;
+	return json_pack("{s:o}", "node", l.list);
 }
 
 static json_t *reload_json(struct lg_node *n)
