@@ -1,53 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Attaching to real interfaces: XDP, tcx and clsact, what is there already, and what comes and goes. One instance
- * serves all tests, because loading the programs takes most of the time; each test ends with nothing attached.
- */
+/* Attaching to real interfaces: XDP, tcx and clsact, what is there already, and what comes and goes. */
 #include "tests/bpf/kern_world.h"
-
-static struct lg_kern *kern;
-
-static void reopen(void)
-{
-	kern = lg_kern_free(kern);
-	kern = open_again();
-}
-
-static int attach_setup(void **state)
-{
-	setup(state);
-	if (!kern)
-		kern = open_anew();
-	return 0;
-}
-
-static int attach_teardown(void **state)
-{
-	static const char *const used[] = { "lgk0", "lgk1", "lgk2", "lo", "lg.k-2~.100" };
-
-	(void)state;
-	try_run("ip link del lgk0 2>/dev/null; ip link del lgk2 2>/dev/null");
-	for (size_t i = 0; kern && i < N_ELEMS(used); i++)
-		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
-			assert_int_equal(lg_kern_detach(kern, used[i], hook), 0);
-	assert_in_range(n_links_pinned() + 1, 0, 1);
-	return 0;
-}
-
-static int attach_group_teardown(void **state)
-{
-	kern = lg_kern_free(kern);
-	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
-	return group_teardown(state);
-}
-
-static uint64_t frames_counted(enum lg_hook hook, const char *from, const char *to)
-{
-	uint64_t before = counted(kern, hook);
-
-	send_frames(from, to, FRAMES);
-	return counted(kern, hook) - before;
-}
 
 /* A program that lets everything pass, of somebody else. */
 static int intruder(enum bpf_prog_type type)
@@ -287,7 +240,7 @@ static void what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cle
 	assert_int_equal(n_links_pinned(), 3);
 	assert_true(is_pinned("qdiscs"));
 	run("ip link del lgk0");
-	kern = open_again();
+	reopen();
 	assert_int_equal(lg_kern_attachments(kern, list, 4), 0);
 	assert_false(is_pinned("qdiscs"));
 	assert_int_equal(n_links_pinned(), 0);
@@ -343,7 +296,7 @@ static void a_link_follows_its_interface_to_a_new_name(void **state)
 	before = attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
 	kern = lg_kern_free(kern);
 	run("ip link set lgk0 down && ip link set lgk0 name lgk2");
-	kern = open_again();
+	reopen();
 	after = attach(kern, "lgk2", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
 	assert_int_equal(after.link_id, before.link_id);
 	assert_true(is_pinned("links/lgk2-xdp"));
@@ -505,30 +458,28 @@ static void detach_all_takes_what_is_the_instances_and_nothing_else(void **state
 	close(fd);
 }
 
-#define A(name) cmocka_unit_test_setup_teardown(name, attach_setup, attach_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		A(each_way_of_attaching_sees_each_frame_once),
-		A(tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead),
-		A(modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused),
-		A(a_foreign_xdp_program_is_named_and_left),
-		A(native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out),
-		A(the_words_of_the_driver_reach_the_complaint),
-		A(a_change_of_xdp_mode_is_carried_out),
-		A(tc_changes_between_tcx_and_clsact_without_counting_twice),
-		A(an_interface_made_again_under_its_name_is_attached_anew),
-		A(what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cleared),
-		A(pins_follow_interfaces_through_coming_and_going),
-		A(a_link_follows_its_interface_to_a_new_name),
-		A(names_that_a_bpf_file_system_refuses_are_escaped),
-		A(a_clsact_qdisc_that_we_made_goes_with_its_last_filter),
-		A(a_clsact_qdisc_that_others_made_or_use_stays),
-		A(an_adopted_clsact_filter_is_replaced_in_place),
-		A(a_filter_of_somebody_else_in_our_place_is_named_and_left),
-		A(detach_all_takes_what_is_the_instances_and_nothing_else),
+		T(each_way_of_attaching_sees_each_frame_once),
+		T(tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead),
+		T(modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused),
+		T(a_foreign_xdp_program_is_named_and_left),
+		T(native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out),
+		T(the_words_of_the_driver_reach_the_complaint),
+		T(a_change_of_xdp_mode_is_carried_out),
+		T(tc_changes_between_tcx_and_clsact_without_counting_twice),
+		T(an_interface_made_again_under_its_name_is_attached_anew),
+		T(what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cleared),
+		T(pins_follow_interfaces_through_coming_and_going),
+		T(a_link_follows_its_interface_to_a_new_name),
+		T(names_that_a_bpf_file_system_refuses_are_escaped),
+		T(a_clsact_qdisc_that_we_made_goes_with_its_last_filter),
+		T(a_clsact_qdisc_that_others_made_or_use_stays),
+		T(an_adopted_clsact_filter_is_replaced_in_place),
+		T(a_filter_of_somebody_else_in_our_place_is_named_and_left),
+		T(detach_all_takes_what_is_the_instances_and_nothing_else),
 	};
 
-	return cmocka_run_group_tests_name("kern_attach", tests, group_setup, attach_group_teardown);
+	return cmocka_run_group_tests_name("kern_attach", tests, group_setup, group_teardown);
 }

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Rule sets and buckets through the real maps and programs. One instance serves all tests, because loading the programs
- * takes most of the time; each test begins without rules and buckets.
- */
+/* Rule sets and buckets through the real maps and programs. */
 #include "tests/bpf/kern_world.h"
 
 #include "base/clock.h"
-
-static struct lg_kern *kern;
 
 /* ---- buckets ---- */
 
@@ -39,10 +34,7 @@ static int rules_setup(void **state)
 	struct lg_ruleset *set = calloc(1, sizeof(*set));
 	uint32_t max, used;
 
-	(void)state;
-	memset(&complaint, 0, sizeof(complaint));
-	if (!kern)
-		kern = open_anew();
+	setup(state);
 	assert_true(names && set);
 	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
 	for (uint32_t id = 3; id <= 6; id++)
@@ -52,13 +44,6 @@ static int rules_setup(void **state)
 	free(names);
 	free(set);
 	return 0;
-}
-
-static int rules_group_teardown(void **state)
-{
-	kern = lg_kern_free(kern);
-	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
-	return group_teardown(state);
 }
 
 static void a_grant_is_taken_back_as_far_as_it_is_left(void **state)
@@ -105,8 +90,7 @@ static void a_level_outlives_the_process(void **state)
 	op.code = LG_OP_TAKE;
 	op.tok = 70;
 	assert_int_equal(lg_kern_grant(kern, &op, 1), 0);
-	kern = lg_kern_free(kern);
-	kern = open_again();
+	reopen();
 	op.code = LG_OP_READ;
 	assert_int_equal(lg_kern_collect(kern, &op, 1), 0);
 	assert_int_equal(op.result, 0);
@@ -326,7 +310,7 @@ static void a_forgotten_rule_leaves_nothing_to_the_next_of_its_id(void **state)
 	free(set);
 }
 
-#define R(name) cmocka_unit_test_setup(name, rules_setup)
+#define R(name) cmocka_unit_test_setup_teardown(name, rules_setup, teardown)
 
 int main(void)
 {
@@ -340,5 +324,5 @@ int main(void)
 		R(a_forgotten_rule_leaves_nothing_to_the_next_of_its_id),
 	};
 
-	return cmocka_run_group_tests_name("kern_rules", tests, group_setup, rules_group_teardown);
+	return cmocka_run_group_tests_name("kern_rules", tests, group_setup, group_teardown);
 }

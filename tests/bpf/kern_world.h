@@ -38,6 +38,12 @@ static char root[64];
 static struct lg_complaint complaint;
 static enum lg_kern_fail fail;
 
+/*
+ * The instance "t". Loading the programs takes most of a test's time, so it goes from test to test, with nothing
+ * attached. A test that breaks it frees it and leaves NULL: the next one begins with an instance made anew.
+ */
+static struct lg_kern *kern;
+
 /* ---- small helpers ---- */
 
 __attribute__((format(printf, 1, 2))) static inline int try_run(const char *fmt, ...)
@@ -62,38 +68,33 @@ static inline struct lg_kern_options options(const char *instance)
 
 static inline struct lg_kern *open_as(const struct lg_kern_options *o, int want)
 {
-	struct lg_kern *kern = NULL;
+	struct lg_kern *opened = NULL;
 	int r;
 
-	r = lg_kern_open(o, &kern, &fail, &complaint);
+	r = lg_kern_open(o, &opened, &fail, &complaint);
 	if (r != want)
 		print_error("lg_kern_open: %d (%s), wanted %d\n", r, complaint.text, want);
 	assert_int_equal(r, want);
 	assert_int_equal(fail, LG_KERN_OK);
-	return kern;
+	return opened;
 }
 
-static inline struct lg_kern *open_anew(void)
+/* As another process would after this one's end. */
+static inline void reopen(void)
 {
 	struct lg_kern_options o = options("t");
 
-	return open_as(&o, 0);
+	kern = lg_kern_free(kern);
+	kern = open_as(&o, 1);
 }
 
-static inline struct lg_kern *open_again(void)
-{
-	struct lg_kern_options o = options("t");
-
-	return open_as(&o, 1);
-}
-
-static inline struct lg_attachment attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook,
+static inline struct lg_attachment attach(struct lg_kern *to, const char *ifname, enum lg_hook hook,
 					  enum lg_attach_mode mode)
 {
 	struct lg_attachment at;
 	int r;
 
-	r = lg_kern_attach(kern, ifname, hook, mode, &at, &fail, &complaint);
+	r = lg_kern_attach(to, ifname, hook, mode, &at, &fail, &complaint);
 	if (r)
 		print_error("lg_kern_attach: %d (%s)\n", r, complaint.text);
 	assert_int_equal(r, 0);
@@ -201,7 +202,7 @@ static inline void send_frames(const char *from, const char *to, int n)
 	close(rx);
 }
 
-static inline uint64_t counted(struct lg_kern *kern, enum lg_hook hook)
+static inline uint64_t counted(enum lg_hook hook)
 {
 	struct lg_count counts[_LG_HOOK_N][LG_REASON_SLOTS];
 	uint64_t n = 0;
@@ -210,6 +211,15 @@ static inline uint64_t counted(struct lg_kern *kern, enum lg_hook hook)
 	for (int i = 0; i < LG_REASON_SLOTS; i++)
 		n += counts[hook][i].packets;
 	return n;
+}
+
+/* How many of the frames are counted that go from one end to the other. */
+static inline uint64_t frames_counted(enum lg_hook hook, const char *from, const char *to)
+{
+	uint64_t before = counted(hook);
+
+	send_frames(from, to, FRAMES);
+	return counted(hook) - before;
 }
 
 /* ---- a child that may end as it likes ---- */
@@ -246,6 +256,9 @@ static inline int group_setup(void **state)
 static inline int group_teardown(void **state)
 {
 	(void)state;
+	kern = lg_kern_free(kern);
+	assert_in_range(lg_kern_detach_all("t", root, &fail, &complaint) + 1, 1, 4);
+	assert_int_equal(n_entries(base), 0);
 	umount2(base, MNT_DETACH);
 	rmdir(base);
 	return 0;
@@ -253,19 +266,29 @@ static inline int group_teardown(void **state)
 
 static inline int setup(void **state)
 {
+	struct lg_kern_options o = options("t");
+
 	(void)state;
 	memset(&complaint, 0, sizeof(complaint));
 	try_run("ip link del lgk0 2>/dev/null"); /* of a test that was cut short */
 	run("ip link add lgk0 type veth peer name lgk1 && ip link set lgk0 up && ip link set lgk1 up");
+	if (!kern)
+		kern = open_as(&o, 0);
 	return 0;
 }
 
 static inline int teardown(void **state)
 {
+	static const char *const used[] = { "lgk0", "lgk1", "lgk2", "lo", "lg.k-2~.100" };
+
 	(void)state;
 	try_run("ip link del lgk0 2>/dev/null; ip link del lgk2 2>/dev/null");
-	try_run("[ ! -d %s ] || find %s -depth '(' -type f -exec rm '{}' + -o -type d -exec rmdir '{}' + ')'", root, root);
-	assert_int_equal(n_entries(base), 0);
+	for (size_t i = 0; kern && i < N_ELEMS(used); i++)
+		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+			assert_int_equal(lg_kern_detach(kern, used[i], hook), 0);
+	if (!kern)
+		assert_in_range(lg_kern_detach_all("t", root, &fail, &complaint) + 1, 1, 4);
+	assert_in_range(n_links_pinned() + 1, 0, 1);
 	return 0;
 }
 
