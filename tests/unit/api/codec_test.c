@@ -1,0 +1,615 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "api/codec.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "leasegate/abi.h"
+#include "proto/lease.pb-c.h"
+
+static const struct lg_wire_key source_key = {
+	.rule = "per-user",
+	.fingerprint = 0x0123456789abcdefull,
+	.form = LG_FORM_SOURCE,
+	.a = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 7 },
+};
+
+static struct lg_ask full_ask(void)
+{
+	struct lg_ask ask = {
+		.seq = UINT64_MAX,
+		.life = UINT64_MAX - 1,
+		.epoch = UINT32_MAX,
+		.generation = 7,
+		.request = true,
+		.granted_tok = LG_WIRE_TOK_MAX,
+		.spent_tok = 1000,
+		.returned_tok = 20,
+		.want_tok = 300,
+		.demand_mtps = 4000,
+		.peak_tok = 5,
+		.n_slots = LG_SLOTS_MAX,
+		.n_history = LG_HISTORY_MAX,
+	};
+
+	for (size_t i = 0; i < LG_SLOTS_MAX; i++)
+		ask.slots[i] = (struct lg_slot){ .id = i + 1, .age_ms = 1000 - i, .tok = i * i };
+	for (size_t i = 0; i < LG_HISTORY_MAX; i++)
+		ask.history[i] = (struct lg_slot){ .id = i + 1, .age_ms = LG_WIRE_AGE_MAX_MS, .tok = 1ull << 40 };
+	return ask;
+}
+
+static void check_slots(const struct lg_slot *a, const struct lg_slot *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(a[i].id, b[i].id);
+		assert_int_equal(a[i].age_ms, b[i].age_ms);
+		assert_int_equal(a[i].tok, b[i].tok);
+	}
+}
+
+static void check_same_ask(const struct lg_ask *a, const struct lg_ask *b)
+{
+	assert_true(a->seq == b->seq && a->life == b->life);
+	assert_int_equal(a->epoch, b->epoch);
+	assert_int_equal(a->generation, b->generation);
+	assert_int_equal(a->request, b->request);
+	assert_int_equal(a->granted_tok, b->granted_tok);
+	assert_int_equal(a->spent_tok, b->spent_tok);
+	assert_int_equal(a->returned_tok, b->returned_tok);
+	assert_int_equal(a->want_tok, b->want_tok);
+	assert_int_equal(a->demand_mtps, b->demand_mtps);
+	assert_int_equal(a->peak_tok, b->peak_tok);
+	assert_int_equal(a->n_slots, b->n_slots);
+	assert_int_equal(a->n_history, b->n_history);
+	check_slots(a->slots, b->slots, a->n_slots);
+	check_slots(a->history, b->history, a->n_history);
+}
+
+static struct lg_holder_msg *parse(const struct lg_text *text)
+{
+	struct lg_complaint c = { 0 };
+	struct lg_holder_msg *msg;
+
+	if (lg_holder_msg_parse((const uint8_t *)text->s, text->len, &msg, &c) < 0)
+		fail_msg("%s", c.text);
+	return msg;
+}
+
+static void requests_and_reports_survive_the_wire(void **state)
+{
+	struct lg_ask asks[3] = { full_ask(), { .seq = 1 }, { .seq = 2, .request = true, .want_tok = 9 } }, back;
+	const struct lg_wire_key rule_key = { .rule = "total", .form = LG_FORM_RULE };
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *msg;
+	struct lg_wire_key key;
+	struct lg_lease_hello hello;
+
+	(void)state;
+	asks[1].request = false;
+	lg_codec_put_ask(&text, &source_key, &asks[0]);
+	lg_codec_put_ask(&text, &rule_key, &asks[1]);
+	lg_codec_put_ask(&text, &rule_key, &asks[2]);
+	lg_codec_put_synced(&text);
+	msg = parse(&text);
+	assert_false(lg_holder_msg_hello(msg, &hello));
+	assert_true(lg_holder_msg_is_synced(msg));
+	assert_int_equal(lg_holder_msg_count(msg), 3);
+	for (size_t i = 0; i < 3; i++) {
+		memset(&back, 0xaa, sizeof(back));
+		lg_holder_msg_ask(msg, i, &key, &back);
+		check_same_ask(&asks[i], &back);
+		assert_memory_equal(&key, i ? &rule_key : &source_key, sizeof(key));
+	}
+	lg_holder_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+static void an_empty_message_is_an_empty_batch(void **state)
+{
+	struct lg_text text = { .s = "" };
+	struct lg_holder_msg *msg = parse(&text);
+
+	(void)state;
+	assert_int_equal(lg_holder_msg_count(msg), 0);
+	assert_false(lg_holder_msg_is_synced(msg));
+	lg_holder_msg_free(msg);
+}
+
+static void hello_and_welcome_survive_the_wire(void **state)
+{
+	const struct lg_lease_hello hello = { "host-1.example", "eu-west", true, UINT64_MAX, 1ull << 60, 65536 };
+	const struct lg_lease_welcome welcome = { "eu-west", UINT32_MAX, 7 };
+	struct lg_lease_hello hello_back = { 0 };
+	struct lg_lease_welcome welcome_back = { 0 };
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *holder;
+	struct lg_lessor_msg *lessor;
+
+	(void)state;
+	lg_codec_put_hello(&text, &hello);
+	holder = parse(&text);
+	assert_true(lg_holder_msg_hello(holder, &hello_back));
+	assert_string_equal(hello_back.holder, hello.holder);
+	assert_string_equal(hello_back.region, hello.region);
+	assert_true(hello_back.is_region && hello_back.incarnation == UINT64_MAX);
+	assert_int_equal(hello_back.regions_version, 1ull << 60);
+	assert_int_equal(hello_back.max_keys, 65536);
+	lg_holder_msg_free(holder);
+	lg_text_fini(&text);
+
+	lg_codec_put_welcome(&text, &welcome);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &lessor, &c), 0);
+	assert_true(lg_lessor_msg_welcome(lessor, &welcome_back));
+	assert_string_equal(welcome_back.lessor, "eu-west");
+	assert_int_equal(welcome_back.epoch, UINT32_MAX);
+	assert_int_equal(welcome_back.regions_version, 7);
+	lg_lessor_msg_free(lessor);
+	lg_text_fini(&text);
+}
+
+static void grants_survive_the_wire(void **state)
+{
+	const struct lg_grant grants[] = {
+		{ UINT64_MAX, 2, 3, 4, 5, 6, 7, true, LG_GRANT_OK },
+		{ .epoch = 1, .ttl_ms = LG_WIRE_TTL_MAX_MS, .granted_tok = LG_WIRE_TOK_MAX, .status = LG_GRANT_RECOVERING },
+		{ .status = LG_GRANT_UNKNOWN_RULE },
+		{ .status = LG_GRANT_NOT_HOME },
+		{ .status = LG_GRANT_OVERLOADED },
+	};
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+	struct lg_lessor_msg *msg;
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(grants); i++)
+		lg_codec_put_grant(&text, &source_key, &grants[i]);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &msg, &c), 0);
+	assert_int_equal(lg_lessor_msg_count(msg), N_ELEMS(grants));
+	for (size_t i = 0; i < N_ELEMS(grants); i++) {
+		struct lg_wire_key key;
+		struct lg_grant g;
+
+		lg_lessor_msg_grant(msg, i, &key, &g);
+		assert_memory_equal(&key, &source_key, sizeof(key));
+		assert_true(g.ack_seq == grants[i].ack_seq);
+		assert_int_equal(g.ack_slot, grants[i].ack_slot);
+		assert_int_equal(g.epoch, grants[i].epoch);
+		assert_int_equal(g.generation, grants[i].generation);
+		assert_int_equal(g.granted_tok, grants[i].granted_tok);
+		assert_int_equal(g.ttl_ms, grants[i].ttl_ms);
+		assert_int_equal(g.cap_tok, grants[i].cap_tok);
+		assert_int_equal(g.partial, grants[i].partial);
+		assert_int_equal(g.status, grants[i].status);
+	}
+	lg_lessor_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+static void what_is_out_of_range_is_written_as_what_is_safe(void **state)
+{
+	struct lg_ask ask = { .request = true, .want_tok = UINT64_MAX, .demand_mtps = UINT64_MAX, .peak_tok = UINT64_MAX,
+			      .granted_tok = 5, .spent_tok = 9, .n_slots = 1, .slots = { { 1, UINT64_MAX, 3 } } };
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *msg;
+	struct lg_wire_key key;
+
+	(void)state;
+	lg_codec_put_ask(&text, &source_key, &ask);
+	msg = parse(&text);
+	lg_holder_msg_ask(msg, 0, &key, &ask);
+	assert_int_equal(ask.want_tok, LG_WIRE_TOK_MAX);
+	assert_int_equal(ask.demand_mtps, LG_WIRE_TOK_MAX);
+	assert_int_equal(ask.peak_tok, LG_WIRE_TOK_MAX);
+	assert_int_equal(ask.slots[0].age_ms, LG_WIRE_AGE_MAX_MS);
+	lg_holder_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+/* ---- what is refused: a good message, and one change to it ---- */
+
+/* One ask of each kind of part, all within range. */
+struct ask_message {
+	Leasegate__V1__HolderMessage m;
+	Leasegate__V1__Ask ask, *asks[LG_BATCH_KEYS_MAX + 1];
+	Leasegate__V1__LeaseRequest request;
+	Leasegate__V1__ReportUsage usage;
+	Leasegate__V1__Key key;
+	Leasegate__V1__UsageSlot slots[2], *slot_p[LG_HISTORY_MAX + 1];
+	Leasegate__V1__Hello hello;
+	Leasegate__V1__Synced synced;
+	uint8_t bytes[17];
+};
+
+static void good_ask(struct ask_message *a)
+{
+	memset(a, 0, sizeof(*a));
+	leasegate__v1__holder_message__init(&a->m);
+	leasegate__v1__ask__init(&a->ask);
+	leasegate__v1__lease_request__init(&a->request);
+	leasegate__v1__report_usage__init(&a->usage);
+	leasegate__v1__key__init(&a->key);
+	leasegate__v1__hello__init(&a->hello);
+	leasegate__v1__synced__init(&a->synced);
+	for (size_t i = 0; i < N_ELEMS(a->slots); i++)
+		leasegate__v1__usage_slot__init(&a->slots[i]);
+	for (size_t i = 0; i < N_ELEMS(a->slot_p); i++)
+		a->slot_p[i] = &a->slots[i % 2];
+	for (size_t i = 0; i < N_ELEMS(a->asks); i++)
+		a->asks[i] = &a->ask;
+	a->key.rule = (char *)"per-user";
+	a->key.form = LEASEGATE__V1__KEY_FORM__KEY_FORM_SOURCE;
+	a->key.a = (ProtobufCBinaryData){ 16, a->bytes };
+	a->usage.key = &a->key;
+	a->usage.slots = a->slot_p;
+	a->usage.history = a->slot_p;
+	a->usage.n_slots = a->usage.n_history = 2;
+	a->usage.granted_tok = 10;
+	a->usage.consumed_tok = 3;
+	a->usage.returned_tok = 2;
+	a->usage.remaining_tok = 5;
+	a->request.usage = &a->usage;
+	a->request.want_tok = 4;
+	a->ask.ask_case = LEASEGATE__V1__ASK__ASK_REQUEST;
+	a->ask.request = &a->request;
+	a->m.asks = a->asks;
+	a->m.n_asks = 1;
+	a->hello.holder = (char *)"host-1";
+	a->hello.region = (char *)"eu-west";
+}
+
+/* "" when the message is accepted, else the complaint. */
+static const char *holder_verdict(const struct ask_message *a)
+{
+	static struct lg_complaint c;
+	size_t len = leasegate__v1__holder_message__get_packed_size(&a->m);
+	uint8_t *wire = malloc(len + 1);
+	struct lg_holder_msg *msg = NULL;
+	int r;
+
+	c.text[0] = '\0';
+	leasegate__v1__holder_message__pack(&a->m, wire);
+	r = lg_holder_msg_parse(wire, len, &msg, &c);
+	free(wire);
+	lg_holder_msg_free(msg);
+	assert_int_equal(r, c.text[0] ? -EINVAL : 0);
+	return c.text;
+}
+
+static char name_63[64], name_64[65];
+
+#define ROW(name, change)                                                                                             \
+	static void name(struct ask_message *a)                                                                       \
+	{                                                                                                             \
+		change;                                                                                               \
+	}
+ROW(as_it_is, (void)a)
+ROW(no_key, a->usage.key = NULL)
+ROW(no_usage, a->request.usage = NULL)
+ROW(no_ask, a->ask.ask_case = LEASEGATE__V1__ASK__ASK__NOT_SET)
+ROW(a_report, a->ask.ask_case = LEASEGATE__V1__ASK__ASK_REPORT; a->ask.report = &a->usage)
+ROW(form_0, a->key.form = 0)
+ROW(form_3, a->key.form = 3)
+ROW(form_4, a->key.form = 4)
+ROW(form_minus_1, a->key.form = -1)
+ROW(a_15, a->key.a.len = 15)
+ROW(a_17, a->key.a.len = 17)
+ROW(a_none, a->key.a.len = 0)
+ROW(rule_with_a, a->key.form = 1)
+ROW(rule_without_a, a->key.form = 1; a->key.a.len = 0)
+ROW(b_16, a->key.b = a->key.a)
+ROW(rule_empty, a->key.rule = (char *)"")
+ROW(rule_63, a->key.rule = name_63)
+ROW(rule_64, a->key.rule = name_64)
+ROW(rule_blank, a->key.rule = (char *)"per user")
+ROW(rule_newline, a->key.rule = (char *)"per-user\n")
+ROW(rule_quote, a->key.rule = (char *)"per\"user")
+ROW(rule_dash, a->key.rule = (char *)"-per-user")
+ROW(rule_utf8, a->key.rule = (char *)"p\xc3\xa9r")
+ROW(remaining_low, a->usage.remaining_tok = 4)
+ROW(remaining_high, a->usage.remaining_tok = 6)
+ROW(overspent, a->usage.consumed_tok = 9; a->usage.remaining_tok = 0)
+ROW(overspent_bad, a->usage.consumed_tok = 9; a->usage.remaining_tok = 1)
+ROW(granted_max, a->usage.granted_tok = LG_WIRE_TOK_MAX; a->usage.remaining_tok = LG_WIRE_TOK_MAX - 5)
+ROW(granted_over, a->usage.granted_tok = LG_WIRE_TOK_MAX + 1; a->usage.remaining_tok = LG_WIRE_TOK_MAX - 4)
+ROW(consumed_over, a->usage.consumed_tok = LG_WIRE_TOK_MAX + 1; a->usage.remaining_tok = 0)
+ROW(returned_over, a->usage.returned_tok = UINT64_MAX; a->usage.remaining_tok = 0)
+ROW(both_max, a->usage.consumed_tok = a->usage.returned_tok = LG_WIRE_TOK_MAX; a->usage.remaining_tok = 0)
+ROW(want_max, a->request.want_tok = LG_WIRE_TOK_MAX)
+ROW(want_over, a->request.want_tok = LG_WIRE_TOK_MAX + 1)
+ROW(demand_over, a->usage.demand_mtps = LG_WIRE_TOK_MAX + 1)
+ROW(peak_over, a->usage.peak_tok = LG_WIRE_TOK_MAX + 1)
+ROW(slots_64, a->usage.n_slots = LG_SLOTS_MAX)
+ROW(slots_65, a->usage.n_slots = LG_SLOTS_MAX + 1)
+ROW(history_256, a->usage.n_history = LG_HISTORY_MAX)
+ROW(history_257, a->usage.n_history = LG_HISTORY_MAX + 1)
+ROW(age_max, a->slots[1].age_ms = LG_WIRE_AGE_MAX_MS)
+ROW(age_over, a->slots[1].age_ms = LG_WIRE_AGE_MAX_MS + 1)
+ROW(sum_max, a->slots[0].tok = LG_WIRE_TOK_MAX - 1; a->slots[1].tok = 1)
+ROW(sum_over, a->slots[0].tok = LG_WIRE_TOK_MAX - 1; a->slots[1].tok = 2)
+ROW(sum_wraps, a->slots[0].tok = a->slots[1].tok = UINT64_MAX)
+ROW(asks_512, a->m.n_asks = LG_BATCH_KEYS_MAX; a->usage.n_slots = a->usage.n_history = 0)
+ROW(asks_513, a->m.n_asks = LG_BATCH_KEYS_MAX + 1; a->usage.n_slots = a->usage.n_history = 0)
+ROW(hello_alone, a->m.n_asks = 0; a->m.hello = &a->hello)
+ROW(hello_and_ask, a->m.hello = &a->hello)
+ROW(hello_and_synced, a->m.n_asks = 0; a->m.hello = &a->hello; a->m.synced = &a->synced)
+ROW(hello_no_holder, a->m.n_asks = 0; a->m.hello = &a->hello; a->hello.holder = (char *)"")
+ROW(hello_bad_region, a->m.n_asks = 0; a->m.hello = &a->hello; a->hello.region = (char *)"a/b")
+ROW(synced_alone, a->m.n_asks = 0; a->m.synced = &a->synced)
+
+static void each_range_is_checked_on_both_of_its_sides(void **state)
+{
+	static const struct {
+		void (*change)(struct ask_message *a);
+		const char *why;	/* "" is accepted */
+	} rows[] = {
+		{ as_it_is, "" },
+		{ no_key, "ask 1: the key is missing" },
+		{ no_usage, "ask 1: the usage is missing" },
+		{ no_ask, "ask 1: the usage is missing" },
+		{ a_report, "" },
+		{ form_0, "ask 1: the form of the key is 0" },
+		{ form_3, "" },
+		{ form_4, "ask 1: the form of the key is 4" },
+		{ form_minus_1, "ask 1: the form of the key is -1" },
+		{ a_15, "ask 1: a of the key has 15 bytes" },
+		{ a_17, "ask 1: a of the key has 17 bytes" },
+		{ a_none, "" },
+		{ rule_with_a, "ask 1: a of the key has 16 bytes" },
+		{ rule_without_a, "" },
+		{ b_16, "ask 1: b of the key has 16 bytes" },
+		{ rule_empty, "ask 1: the rule is no name" },
+		{ rule_63, "" },
+		{ rule_64, "ask 1: the rule is no name" },
+		{ rule_blank, "ask 1: the rule is no name" },
+		{ rule_newline, "ask 1: the rule is no name" },
+		{ rule_quote, "ask 1: the rule is no name" },
+		{ rule_dash, "ask 1: the rule is no name" },
+		{ rule_utf8, "ask 1: the rule is no name" },
+		{ remaining_low, "ask 1: remaining_tok is not granted - consumed - returned" },
+		{ remaining_high, "ask 1: remaining_tok is not granted - consumed - returned" },
+		{ overspent, "" },
+		{ overspent_bad, "ask 1: remaining_tok is not granted - consumed - returned" },
+		{ granted_max, "" },
+		{ granted_over, "ask 1: granted_tok is above 2^62" },
+		{ consumed_over, "ask 1: consumed_tok is above 2^62" },
+		{ returned_over, "ask 1: returned_tok is above 2^62" },
+		{ both_max, "" },
+		{ want_max, "" },
+		{ want_over, "ask 1: want_tok is above 2^62" },
+		{ demand_over, "ask 1: demand_mtps is above 2^62" },
+		{ peak_over, "ask 1: peak_tok is above 2^62" },
+		{ slots_64, "" },
+		{ slots_65, "ask 1: 65 slots, of at most 64" },
+		{ history_256, "" },
+		{ history_257, "ask 1: 257 history, of at most 256" },
+		{ age_max, "" },
+		{ age_over, "ask 1: slots: an age of 5356800001 ms" },
+		{ sum_max, "" },
+		{ sum_over, "ask 1: slots: their sum is above 2^62" },
+		{ sum_wraps, "ask 1: slots: their sum is above 2^62" },
+		{ asks_512, "" },
+		{ asks_513, "513 asks, of at most 512" },
+		{ hello_alone, "" },
+		{ hello_and_ask, "hello does not stand alone" },
+		{ hello_and_synced, "hello does not stand alone" },
+		{ hello_no_holder, "the holder is no name" },
+		{ hello_bad_region, "the region is no name" },
+		{ synced_alone, "" },
+	};
+	static struct ask_message a;
+
+	(void)state;
+	memset(name_63, 'n', 63);
+	memset(name_64, 'n', 64);
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		good_ask(&a);
+		rows[i].change(&a);
+		assert_string_equal(holder_verdict(&a), rows[i].why);
+	}
+}
+
+static void the_second_ask_of_a_batch_is_named(void **state)
+{
+	static struct ask_message a;
+	Leasegate__V1__Ask bad = LEASEGATE__V1__ASK__INIT;
+
+	(void)state;
+	good_ask(&a);
+	a.m.n_asks = 2;
+	a.asks[1] = &bad;
+	assert_string_equal(holder_verdict(&a), "ask 2: the usage is missing");
+}
+
+static const char *lessor_verdict(const Leasegate__V1__LessorMessage *m)
+{
+	static struct lg_complaint c;
+	size_t len = leasegate__v1__lessor_message__get_packed_size(m);
+	uint8_t *wire = malloc(len + 1);
+	struct lg_lessor_msg *msg = NULL;
+	int r;
+
+	c.text[0] = '\0';
+	leasegate__v1__lessor_message__pack(m, wire);
+	r = lg_lessor_msg_parse(wire, len, &msg, &c);
+	free(wire);
+	lg_lessor_msg_free(msg);
+	assert_int_equal(r, c.text[0] ? -EINVAL : 0);
+	return c.text;
+}
+
+static void grants_are_checked_too(void **state)
+{
+	static const struct {
+		int status;
+		int kind;
+		uint64_t ttl_ms, granted_tok, cap_tok;
+		uint32_t epoch;
+		const char *why;
+	} rows[] = {
+		{ 0, 0, 1, 1, 1, 1, "" },
+		{ 0, 0, 1, 1, 1, 0, "grant 1: the epoch is missing" },
+		{ 1, 0, 1, 1, 1, 0, "" },
+		{ 4, 0, 1, 1, 1, 1, "" },
+		{ 5, 0, 1, 1, 1, 1, "grant 1: the status is 5" },
+		{ -1, 0, 1, 1, 1, 1, "grant 1: the status is -1" },
+		{ 0, 1, 1, 1, 1, 1, "grant 1: a lease of kind 1, which is not known here" },
+		{ 0, 0, LG_WIRE_TTL_MAX_MS, 1, 1, 1, "" },
+		{ 0, 0, LG_WIRE_TTL_MAX_MS + 1, 1, 1, 1, "grant 1: a time to live of 2678400001 ms" },
+		{ 0, 0, 1, LG_WIRE_TOK_MAX, LG_WIRE_TOK_MAX, 1, "" },
+		{ 0, 0, 1, LG_WIRE_TOK_MAX + 1, 1, 1, "grant 1: granted_tok is above 2^62" },
+		{ 0, 0, 1, 1, LG_WIRE_TOK_MAX + 1, 1, "grant 1: cap_tok is above 2^62" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+		Leasegate__V1__LeaseGrant g = LEASEGATE__V1__LEASE_GRANT__INIT, *gp = &g;
+		Leasegate__V1__LeaseId id = LEASEGATE__V1__LEASE_ID__INIT;
+		Leasegate__V1__Welcome w = LEASEGATE__V1__WELCOME__INIT;
+		Leasegate__V1__Key k = LEASEGATE__V1__KEY__INIT;
+
+		k.rule = (char *)"per-user";
+		k.form = LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE;
+		id.epoch = rows[i].epoch;
+		g.key = &k;
+		g.lease = &id;
+		g.status = rows[i].status;
+		g.kind = rows[i].kind;
+		g.ttl_ms = rows[i].ttl_ms;
+		g.granted_tok = rows[i].granted_tok;
+		g.cap_tok = rows[i].cap_tok;
+		m.grants = &gp;
+		m.n_grants = 1;
+		assert_string_equal(lessor_verdict(&m), rows[i].why);
+		g.lease = NULL;
+		assert_string_not_equal(lessor_verdict(&m), "");
+		g.lease = &id;
+		g.key = NULL;
+		assert_string_equal(lessor_verdict(&m), "grant 1: the key is missing");
+		m.welcome = &w;
+		assert_string_equal(lessor_verdict(&m), "welcome does not stand alone");
+		m.n_grants = 0;
+		assert_string_equal(lessor_verdict(&m), "the epoch is missing");
+		w.epoch = 1;
+		assert_string_equal(lessor_verdict(&m), "the lessor is no name");
+		w.lessor = (char *)"home";
+		assert_string_equal(lessor_verdict(&m), "");
+	}
+}
+
+/* ---- bytes that no encoder makes ---- */
+
+/* 1 MiB of empty asks: each two bytes, unpacked far more. */
+static void a_message_of_empty_parts_is_refused_and_not_unpacked_without_bound(void **state)
+{
+	size_t len = 1 << 20;
+	uint8_t *wire = malloc(len);
+	struct lg_holder_msg *msg = NULL;
+	struct lg_complaint c = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < len; i += 2) {
+		wire[i] = 2 << 3 | 2;	/* asks, of 0 bytes */
+		wire[i + 1] = 0;
+	}
+	assert_int_equal(lg_holder_msg_parse(wire, len, &msg, &c), -EINVAL);
+	free(wire);
+}
+
+static void a_message_of_512_full_asks_is_within_the_bound(void **state)
+{
+	struct lg_ask ask = full_ask();
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *msg;
+
+	(void)state;
+	/* The most slots that 1 MiB holds: 8 bytes each. */
+	ask.n_slots = LG_SLOTS_MAX;
+	for (size_t i = 0; i < LG_HISTORY_MAX; i++)
+		ask.history[i] = (struct lg_slot){ .id = 1, .age_ms = 1, .tok = 1 };
+	for (int i = 0; i < LG_BATCH_KEYS_MAX && text.len < (1 << 20) - 4000; i++)
+		lg_codec_put_ask(&text, &source_key, &ask);
+	assert_true(text.len > 1000000);
+	msg = parse(&text);
+	lg_holder_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* Bytes changed, cut, doubled: never a crash, and whatever is accepted is within its ranges. */
+static void mutated_messages_are_refused_or_within_range(void **state)
+{
+	struct lg_ask ask = full_ask();
+	struct lg_text text = { 0 };
+	uint64_t seed = 88172645463325252ull;
+	unsigned int accepted = 0;
+	uint8_t wire[4096];
+
+	(void)state;
+	ask.n_history = 3;
+	ask.n_slots = 3;
+	lg_codec_put_ask(&text, &source_key, &ask);
+	lg_codec_put_ask(&text, &source_key, &ask);
+	lg_codec_put_synced(&text);
+	assert_true(text.len < sizeof(wire));
+	for (int round = 0; round < 20000; round++) {
+		size_t len = next_random(&seed) % 8 ? text.len : next_random(&seed) % (text.len + 1);
+		struct lg_holder_msg *msg = NULL;
+		struct lg_complaint c = { 0 };
+
+		memcpy(wire, text.s, text.len);
+		for (uint64_t n = next_random(&seed) % 4; n; n--)
+			wire[next_random(&seed) % text.len] = (uint8_t)next_random(&seed);
+		if (lg_holder_msg_parse(wire, len, &msg, &c) < 0) {
+			assert_int_not_equal(c.text[0], '\0');
+			continue;
+		}
+		accepted++;
+		for (size_t i = 0; i < lg_holder_msg_count(msg); i++) {
+			struct lg_wire_key key;
+
+			lg_holder_msg_ask(msg, i, &key, &ask);
+			assert_true(strlen(key.rule) < LG_NAME_LEN && key.rule[0]);
+			assert_true(key.form >= LG_FORM_RULE && key.form <= LG_FORM_DESTINATION);
+			assert_true(ask.n_slots <= LG_SLOTS_MAX && ask.n_history <= LG_HISTORY_MAX);
+			assert_true(ask.granted_tok <= LG_WIRE_TOK_MAX && ask.want_tok <= LG_WIRE_TOK_MAX);
+			assert_true(ask.spent_tok <= LG_WIRE_TOK_MAX && ask.returned_tok <= LG_WIRE_TOK_MAX);
+		}
+		lg_holder_msg_free(msg);
+	}
+	assert_true(accepted > 100 && accepted < 19000);
+	lg_text_fini(&text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(requests_and_reports_survive_the_wire),
+		cmocka_unit_test(an_empty_message_is_an_empty_batch),
+		cmocka_unit_test(hello_and_welcome_survive_the_wire),
+		cmocka_unit_test(grants_survive_the_wire),
+		cmocka_unit_test(what_is_out_of_range_is_written_as_what_is_safe),
+		cmocka_unit_test(each_range_is_checked_on_both_of_its_sides),
+		cmocka_unit_test(the_second_ask_of_a_batch_is_named),
+		cmocka_unit_test(grants_are_checked_too),
+		cmocka_unit_test(a_message_of_empty_parts_is_refused_and_not_unpacked_without_bound),
+		cmocka_unit_test(a_message_of_512_full_asks_is_within_the_bound),
+		cmocka_unit_test(mutated_messages_are_refused_or_within_range),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
