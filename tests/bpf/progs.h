@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * The programs, loaded from the skeleton with maps of their own (nothing is pinned or attached), rules put together by hand, frames
+ * run by BPF_PROG_TEST_RUN, and time from map test_clock.
+ */
+#pragma once
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <cmocka.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+
+#include <leasegate/abi.h>
+#include "base/mem.h"
+#include "leasegate.skel.h"
+#include "rules/rate.h"
+#include "tests/lib/pkt.h"
+
+#define MS 1000000ull
+#define S 1000000000ull
+#define START_NS (1000 * S)
+
+struct progs {
+	struct leasegate_bpf *skel;
+	struct lg_ruleset set;		/* as lg_rule_* below build it; progs_publish() puts it in force */
+	struct lg_control control;
+	uint64_t now_ns;
+	int n_cpus;
+};
+
+static const char *const hook_names[] = { "xdp", "tc ingress", "tc egress" };
+
+static inline void progs_now(struct progs *p, uint64_t now_ns)
+{
+	uint32_t zero = 0;
+
+	p->now_ns = now_ns;
+	assert_int_equal(bpf_map__update_elem(p->skel->maps.test_clock, &zero, sizeof(zero), &now_ns, sizeof(now_ns), 0), 0);
+}
+
+static inline void progs_control(struct progs *p)
+{
+	uint32_t zero = 0;
+
+	assert_int_equal(
+		bpf_map__update_elem(p->skel->maps.control, &zero, sizeof(zero), &p->control, sizeof(p->control), 0), 0);
+}
+
+/* Writes the set that is not in force and swaps. */
+static inline void progs_publish(struct progs *p)
+{
+	uint32_t other = !p->control.active_set;
+
+	p->set.version++;
+	assert_int_equal(bpf_map__update_elem(p->skel->maps.rules, &other, sizeof(other), &p->set, sizeof(p->set), 0), 0);
+	p->control.active_set = other;
+	progs_control(p);
+}
+
+#define PROGS_OVERFLOW_RULES 8 /* rules that have overflow buckets here */
+
+static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
+{
+	struct progs *p = calloc(1, sizeof(*p));
+
+	assert_non_null(p);
+	p->n_cpus = libbpf_num_possible_cpus();
+	assert_in_range(p->n_cpus, 1, 4096);
+	p->skel = leasegate_bpf__open();
+	assert_non_null(p->skel);
+	p->skel->rodata->lg_test_clock = has_test_clock;
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.buckets, max_keys), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.overflow, PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS), 0);
+	assert_int_equal(leasegate_bpf__load(p->skel), 0);
+	return p;
+}
+
+static inline void progs_free(struct progs *p)
+{
+	leasegate_bpf__destroy(p->skel);
+	free(p);
+}
+
+/* Zeroes n values of a map by index. */
+static inline void progs_zero(int fd, uint32_t n, size_t value_bytes)
+{
+	_cleanup_free_ void *zeros = calloc(1, value_bytes);
+
+	assert_non_null(zeros);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(bpf_map_update_elem(fd, &i, zeros, 0), 0);
+}
+
+static inline int progs_ignore(void *ctx, void *data, size_t len)
+{
+	(void)ctx;
+	(void)data;
+	(void)len;
+	return 0;
+}
+
+/* Empties all maps, as loading anew would: that takes the verifier a while, seconds on an emulated CPU. */
+static inline void progs_reset(struct progs *p)
+{
+	int buckets = bpf_map__fd(p->skel->maps.buckets);
+	struct ring_buffer *ring = ring_buffer__new(bpf_map__fd(p->skel->maps.events), progs_ignore, NULL, NULL);
+	struct lg_key key;
+	struct lg_shared words;
+	uint32_t zero = 0;
+
+	assert_non_null(ring);
+	assert_true(ring_buffer__consume(ring) >= 0);
+	ring_buffer__free(ring);
+	while (!bpf_map_get_next_key(buckets, NULL, &key))
+		assert_int_equal(bpf_map_delete_elem(buckets, &key), 0);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
+	if (words.map_full)
+		progs_zero(bpf_map__fd(p->skel->maps.overflow), PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS, sizeof(struct lg_bucket));
+	progs_zero(bpf_map__fd(p->skel->maps.shared), 1, sizeof(struct lg_shared));
+	progs_zero(bpf_map__fd(p->skel->maps.bypass), 1, sizeof(struct lg_bypass));
+	progs_zero(bpf_map__fd(p->skel->maps.verdicts), _LG_HOOK_N * LG_REASON_SLOTS, (size_t)p->n_cpus * sizeof(struct lg_count));
+	progs_zero(bpf_map__fd(p->skel->maps.rule_counts), LG_RULES_MAX + 1, (size_t)p->n_cpus * sizeof(struct lg_rule_counts));
+	memset(&p->set, 0, sizeof(p->set));
+	p->control = (struct lg_control){ .abi_version = LG_ABI_VERSION, .hash_seed = 0x1234567890abcdef, .reachable = 1 };
+	progs_publish(p);
+	progs_now(p, START_NS);
+}
+
+/* ---- rules ---- */
+
+/* One more rule that matches every IPv4 and IPv6 packet, keyed by source (/32, /128), 10 tokens a second. */
+static inline struct lg_rule *progs_rule(struct progs *p, uint64_t burst_tok)
+{
+	struct lg_rule *rule = &p->set.rules[p->set.n_rules++];
+
+	memset(rule, 0, sizeof(*rule));
+	rule->rule_id = p->set.n_rules;
+	rule->flags = LG_RULE_IPV4 | LG_RULE_IPV6;
+	rule->key_form = LG_FORM_SOURCE;
+	memset(rule->key_mask4, 0xff, 16);
+	memset(rule->key_mask6, 0xff, 16);
+	rule->cold_burst_tok = burst_tok;
+	rule->rate_tok = burst_tok ? 10 : 0;
+	rule->per_ns = S;
+	rule->burst_tok = burst_tok;
+	assert_int_equal(lg_rate_init(rule->rate_tok, S, burst_tok, START_NS, &rule->rate), 0);
+	return rule;
+}
+
+/* The same, leased: up to 100 tokens at a time; after the lease's end, 2 s later, a share of 10 a second with a burst of 5. */
+static inline struct lg_rule *progs_lease_rule(struct progs *p, enum lg_fallback fallback)
+{
+	struct lg_rule *rule = progs_rule(p, 100);
+
+	rule->flags |= LG_RULE_GLOBAL;
+	rule->fallback = (uint8_t)fallback;
+	rule->share_delay_ns = 2 * S;
+	assert_int_equal(lg_rate_init(10, S, 5, START_NS, &rule->share), 0);
+	return rule;
+}
+
+static inline void progs_address(uint8_t at[16], const char *text)
+{
+	memset(at, 0, 16);
+	if (strchr(text, ':')) {
+		assert_int_equal(inet_pton(AF_INET6, text, at), 1);
+		return;
+	}
+	at[10] = at[11] = 0xff;
+	assert_int_equal(inet_pton(AF_INET, text, at + 12), 1);
+}
+
+static inline struct lg_key progs_key(uint32_t rule_id, const char *source)
+{
+	struct lg_key key = { .rule_id = rule_id, .form = LG_FORM_SOURCE };
+
+	progs_address(key.a, source);
+	return key;
+}
+
+static inline struct lg_key progs_overflow_key(uint32_t rule_id, uint32_t slot)
+{
+	struct lg_key key = { .rule_id = rule_id, .form = LG_FORM_OVERFLOW };
+
+	memcpy(key.a, &slot, sizeof(slot));
+	return key;
+}
+
+/* ---- frames ---- */
+
+static inline int progs_fd(const struct progs *p, enum lg_hook hook)
+{
+	switch (hook) {
+	case LG_HOOK_XDP: return bpf_program__fd(p->skel->progs.lg_xdp);
+	case LG_HOOK_TC_INGRESS: return bpf_program__fd(p->skel->progs.lg_tc_ingress);
+	case LG_HOOK_TC_EGRESS: return bpf_program__fd(p->skel->progs.lg_tc_egress);
+	case _LG_HOOK_N: break;
+	}
+	return -1;
+}
+
+/* Runs a frame; true if it may pass. Any return code but the two that our programs know fails the test. */
+static inline bool progs_run_sized(struct progs *p, enum lg_hook hook, const void *data, uint32_t len, uint32_t gso_segs,
+				   uint32_t gso_size)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = data, .data_size_in = len, .repeat = 1);
+	struct __sk_buff skb = { .gso_segs = gso_segs, .gso_size = gso_size };
+
+	if (gso_segs) {
+		opts.ctx_in = &skb;
+		opts.ctx_size_in = sizeof(skb);
+	}
+	assert_int_equal(bpf_prog_test_run_opts(progs_fd(p, hook), &opts), 0);
+	if (hook == LG_HOOK_XDP) {
+		assert_true(opts.retval == XDP_PASS || opts.retval == XDP_DROP);
+		return opts.retval == XDP_PASS;
+	}
+	assert_true(opts.retval == (uint32_t)TC_ACT_UNSPEC || opts.retval == TC_ACT_SHOT);
+	return opts.retval != TC_ACT_SHOT;
+}
+
+static inline bool progs_run(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt)
+{
+	return progs_run_sized(p, hook, pkt->data, pkt->len, 0, 0);
+}
+
+/* ---- what came of it ---- */
+
+static inline struct lg_count progs_verdicts(const struct progs *p, enum lg_hook hook, enum lg_reason reason)
+{
+	_cleanup_free_ struct lg_count *cpus = calloc((size_t)p->n_cpus, sizeof(*cpus));
+	uint32_t index = hook * LG_REASON_SLOTS + reason;
+	struct lg_count sum = { 0 };
+
+	assert_non_null(cpus);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.verdicts), &index, cpus), 0);
+	for (int i = 0; i < p->n_cpus; i++) {
+		sum.packets += cpus[i].packets;
+		sum.bytes += cpus[i].bytes;
+	}
+	return sum;
+}
+
+/* All packets a hook has seen, whatever became of them. */
+static inline uint64_t progs_all(const struct progs *p, enum lg_hook hook)
+{
+	uint64_t packets = 0;
+
+	for (uint32_t reason = 0; reason < LG_REASON_SLOTS; reason++)
+		packets += progs_verdicts(p, hook, reason).packets;
+	return packets;
+}
+
+static inline struct lg_count progs_rule_count(const struct progs *p, uint32_t rule_id, enum lg_reason reason)
+{
+	_cleanup_free_ struct lg_rule_counts *cpus = calloc((size_t)p->n_cpus, sizeof(*cpus));
+	struct lg_count sum = { 0 };
+
+	assert_non_null(cpus);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.rule_counts), &rule_id, cpus), 0);
+	for (int i = 0; i < p->n_cpus; i++) {
+		sum.packets += cpus[i].by_reason[reason].packets;
+		sum.bytes += cpus[i].by_reason[reason].bytes;
+	}
+	return sum;
+}
+
+/* Runs a frame and checks that it went this way, and that the hook counted exactly that. */
+static inline void progs_expect(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt, enum lg_reason want)
+{
+	uint64_t before[LG_REASON_SLOTS], now;
+	bool want_pass = want < LG_DROP_LIMIT || want == LG_PASS_FALLBACK;
+
+	for (uint32_t i = 0; i < LG_REASON_SLOTS; i++)
+		before[i] = progs_verdicts(p, hook, i).packets;
+	assert_int_equal(progs_run(p, hook, pkt), want_pass);
+	for (uint32_t i = 0; i < LG_REASON_SLOTS; i++) {
+		now = progs_verdicts(p, hook, i).packets;
+		if (now - before[i] != (i == want))
+			print_error("%s: reason %u counted %llu times, wanted reason %u\n", hook_names[hook], i,
+				    (unsigned long long)(now - before[i]), want);
+		assert_int_equal(now - before[i], i == want);
+	}
+}
+
+static inline bool progs_has_bucket(const struct progs *p, const struct lg_key *key, struct lg_bucket *ret_bucket)
+{
+	return !bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.buckets), key, ret_bucket);
+}
+
+static inline struct lg_bucket progs_bucket(const struct progs *p, const struct lg_key *key)
+{
+	struct lg_bucket bucket;
+
+	assert_true(progs_has_bucket(p, key, &bucket));
+	return bucket;
+}
+
+static inline struct lg_shared progs_shared(const struct progs *p)
+{
+	struct lg_shared words;
+	uint32_t zero = 0;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
+	return words;
+}
+
+/* ---- operations ---- */
+
+/* Runs n requests, which are answered in place. */
+static inline void progs_ops(const struct progs *p, bool is_grant, struct lg_op *op, uint32_t n)
+{
+	struct lg_ops_args args = { .n = n };
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = &args, .ctx_size_in = sizeof(args)); /* comes back changed */
+	int ops = bpf_map__fd(p->skel->maps.ops);
+
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(bpf_map_update_elem(ops, &i, &op[i], 0), 0);
+	assert_int_equal(
+		bpf_prog_test_run_opts(bpf_program__fd(is_grant ? p->skel->progs.lg_grant : p->skel->progs.lg_collect), &opts), 0);
+	assert_int_equal(opts.retval, 0);
+	assert_int_equal(args.done, n);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(bpf_map_lookup_elem(ops, &i, &op[i]), 0);
+}
+
+static inline struct lg_op progs_op(const struct progs *p, struct lg_op op)
+{
+	progs_ops(p, op.code != LG_OP_READ && op.code != LG_OP_REAP, &op, 1);
+	return op;
+}
+
+static inline struct lg_op progs_grant(const struct progs *p, struct lg_key key, uint64_t tok, uint64_t expires_ns)
+{
+	return progs_op(p, (struct lg_op){ .key = key, .code = LG_OP_GRANT, .tok = tok, .expires_ns = expires_ns,
+					   .low_water_tok = ~0ull });
+}
+
+/* ---- events ---- */
+
+struct progs_events {
+	struct lg_event event[64];
+	uint32_t n;
+};
+
+static inline int progs_event(void *ctx, void *data, size_t len)
+{
+	struct progs_events *e = ctx;
+
+	if (len == sizeof(struct lg_event) && e->n < N_ELEMS(e->event))
+		memcpy(&e->event[e->n], data, len);
+	e->n++;
+	return 0;
+}
+
+/* All events raised since the last call. */
+static inline struct progs_events progs_events(const struct progs *p)
+{
+	struct progs_events events = { .n = 0 };
+	struct ring_buffer *ring = ring_buffer__new(bpf_map__fd(p->skel->maps.events), progs_event, &events, NULL);
+
+	assert_non_null(ring);
+	assert_true(ring_buffer__consume(ring) >= 0);
+	ring_buffer__free(ring);
+	return events;
+}
