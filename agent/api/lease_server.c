@@ -19,7 +19,7 @@
 #include "net/grpc.h"
 
 #define PATH "/leasegate.v1.LeaseService/Hold"
-#define HELLO_S 10	/* for a new stream to say hello */
+#define HELLO_S 5	/* for a new stream to say hello */
 
 struct lg_lease_peer {
 	LIST_ENTRY(lg_lease_peer) link;
@@ -217,7 +217,7 @@ static void on_second(void *arg)
 		if (peer->greeted || ++peer->age_s <= HELLO_S)
 			continue;
 		server->counts.late++;
-		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 10 s", false);
+		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 5 s", false);
 	}
 }
 

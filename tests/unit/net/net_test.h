@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,13 +23,14 @@
 #include "base/mem.h"
 #include "loop/loop.h"
 
-/* A network namespace with nothing but lo. Without the right to make one, the machine's own lo does as well: every port is chosen by the
+/* A network namespace with nothing but lo, and SIGPIPE ignored, as in the daemon. Without the right to make one, the machine's own lo does as well: every port is chosen by the
  * kernel. */
 static inline void net_alone(void)
 {
 	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	int fd;
 
+	signal(SIGPIPE, SIG_IGN);
 	if (unshare(CLONE_NEWNET) < 0)
 		return;
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
