@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Exactness: two threads on two CPUs hammer one key, each at a hook of its own, while tokens are granted and taken back. Not one packet more or
+ * less than the tokens there were may get through. Loops run inside the kernel (repeats of a test run), so the CPUs really collide.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "progs.h"
+
+#define N_TOKENS 100000
+#define CHUNK 5000
+
+static struct progs *p;
+static const char source[] = "10.0.0.1";
+static uint64_t rng = 1;
+
+static uint64_t random_below(uint64_t n)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return rng % n;
+}
+
+static int load(void **state)
+{
+	const char *seed = getenv("SEED");
+
+	(void)state;
+	rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
+	print_message("SEED=%llu replays the grants of this run\n", (unsigned long long)rng);
+	p = progs_load(4096, false);
+	return 0;
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	progs_free(p);
+	return 0;
+}
+
+/* ---- the two hammers ---- */
+
+struct hammer {
+	pthread_t thread;
+	enum lg_hook hook;
+	int cpu;
+	struct lg_pkt_buf pkt;
+	uint32_t n_packets;	/* 0: until told to stop */
+	atomic_bool *stop;
+	pthread_barrier_t *start;
+	int failed;
+};
+
+static void *hammer_run(void *arg)
+{
+	struct hammer *h = arg;
+	uint32_t left = h->n_packets;
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(h->cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	pthread_barrier_wait(h->start);
+	while (h->n_packets ? left : !atomic_load(h->stop)) {
+		uint32_t n = !h->n_packets || left > CHUNK ? CHUNK : left;
+		LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = h->pkt.data, .data_size_in = h->pkt.len, .repeat = (int)n);
+
+		if (bpf_prog_test_run_opts(progs_fd(p, h->hook), &opts))
+			h->failed = 1;
+		left -= h->n_packets ? n : 0;
+	}
+	return NULL;
+}
+
+static atomic_bool stop;
+static pthread_barrier_t start;
+
+/*
+ * Two hooks, so that only the maps are common. XDP takes part where a test says so: its test runs change the dispatcher and wait for
+ * the kernel to settle, some 20 ms each.
+ */
+static void hammers_begin(struct hammer h[2], enum lg_hook first, const char *from, uint32_t n_packets)
+{
+	atomic_store(&stop, false);
+	assert_int_equal(pthread_barrier_init(&start, NULL, 3), 0);
+	for (int i = 0; i < 2; i++) {
+		h[i] = (struct hammer){ .hook = i ? LG_HOOK_TC_EGRESS : first, .cpu = i % p->n_cpus, .n_packets = n_packets,
+					.stop = &stop, .start = &start };
+		lg_pkt_udp4(&h[i].pkt, from, "192.0.2.1", 53, 20);
+		assert_int_equal(pthread_create(&h[i].thread, NULL, hammer_run, &h[i]), 0);
+	}
+	pthread_barrier_wait(&start);
+}
+
+static void hammers_end(struct hammer h[2])
+{
+	atomic_store(&stop, true);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(h[i].thread, NULL), 0);
+		assert_int_equal(h[i].failed, 0);
+	}
+	pthread_barrier_destroy(&start);
+}
+
+/* Packets let through so far, at all hooks. */
+static uint64_t admitted(void)
+{
+	uint64_t packets = 0;
+
+	for (enum lg_hook hook = LG_HOOK_XDP; hook < _LG_HOOK_N; hook++)
+		packets += progs_verdicts(p, hook, LG_PASS_ADMITTED).packets;
+	return packets;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * S + (uint64_t)t.tv_nsec;
+}
+
+/* A rule of burst_tok that refills so slowly that nothing comes in while a test runs. */
+static struct lg_rule *slow_rule(uint64_t burst_tok)
+{
+	struct lg_rule *rule = progs_rule(p, burst_tok);
+
+	assert_int_equal(lg_rate_init(1, 31ull * 86400 * S, burst_tok, now_ns(), &rule->rate), 0);
+	return rule;
+}
+
+/* ---- tests ---- */
+
+static void a_limit_of_n_admits_exactly_n(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	struct hammer h[2];
+
+	(void)state;
+	progs_reset(p);
+	slow_rule(N_TOKENS);
+	progs_publish(p);
+	hammers_begin(h, LG_HOOK_XDP, source, N_TOKENS);
+	hammers_end(h);
+	assert_int_equal(admitted(), N_TOKENS);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, N_TOKENS);
+	assert_int_equal(progs_bucket(p, &key).denied_tok, N_TOKENS);
+	assert_int_equal(progs_all(p, LG_HOOK_XDP), N_TOKENS);
+	assert_int_equal(progs_all(p, LG_HOOK_TC_EGRESS), N_TOKENS);
+}
+
+/* Fresh keys: both CPUs make the bucket at the same time. */
+static void a_key_that_two_cpus_meet_first_has_one_burst(void **state)
+{
+	struct hammer h[2];
+	char from[32];
+
+	(void)state;
+	progs_reset(p);
+	slow_rule(4);
+	progs_publish(p);
+	for (uint32_t round = 1; round <= 1000; round++) {
+		snprintf(from, sizeof(from), "10.9.%u.%u", round >> 8, round & 255);
+		hammers_begin(h, LG_HOOK_TC_INGRESS, from, 8);
+		hammers_end(h);
+		assert_int_equal(admitted(), 4 * round);
+	}
+}
+
+static void what_is_granted_is_admitted_and_nothing_else(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	uint64_t granted_tok = 0, tok, deadline_ns;
+	struct hammer h[2];
+	struct lg_op op;
+
+	(void)state;
+	progs_reset(p);
+	progs_lease_rule(p, LG_FALLBACK_DENY);
+	progs_publish(p);
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 0);
+	for (int i = 0; i < 1000; i++) {
+		tok = random_below(200);
+		op = progs_grant(p, key, tok, now_ns() + 3600 * S);
+		assert_int_equal(op.result, 0);
+		granted_tok += tok;
+		assert_int_equal(op.after.granted_tok, granted_tok);
+		assert_true(op.after.spent_tok <= granted_tok);
+	}
+	deadline_ns = now_ns() + 60 * S;
+	while (progs_bucket(p, &key).spent_tok < granted_tok && now_ns() < deadline_ns)
+		;
+	hammers_end(h);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, granted_tok);
+	assert_int_equal(admitted(), granted_tok);
+}
+
+/* Grants, returns of a part and of all, and closed books, in any order, while both CPUs spend. */
+static void a_token_is_spent_or_returned_but_never_both(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	uint64_t granted_tok = 0, returned_tok = 0;
+	uint32_t n_returns = 0, generation = 0;
+	struct lg_bucket bucket;
+	struct hammer h[2];
+	struct lg_op op;
+
+	(void)state;
+	progs_reset(p);
+	progs_lease_rule(p, LG_FALLBACK_DENY);
+	progs_publish(p);
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 0);
+	for (int i = 0; i < 3000; i++) {
+		op = (struct lg_op){ .key = key, .expires_ns = now_ns() + 3600 * S, .low_water_tok = ~0ull };
+		switch (random_below(8)) {
+		case 0:
+			op.code = LG_OP_TAKE;
+			op.tok = random_below(2) ? ~0ull : random_below(300);
+			break;
+		case 1:
+			op.code = LG_OP_GENERATION;
+			op.generation = ++generation;
+			break;
+		default:
+			op.code = LG_OP_GRANT;
+			op.tok = random_below(500);
+			granted_tok += op.tok;
+		}
+		op = progs_op(p, op);
+		if (op.result == -ENOENT)
+			continue; /* neither a packet nor a grant came first */
+		assert_true(op.result == 0 || op.result == -EAGAIN);
+		returned_tok += op.code == LG_OP_GRANT ? 0 : op.tok;
+		n_returns += op.code != LG_OP_GRANT && op.tok;
+		assert_int_equal(op.after.granted_tok, granted_tok);
+		assert_int_equal(op.after.returned_tok, returned_tok);
+		assert_true(op.after.spent_tok <= granted_tok);
+		assert_true(op.after.spent_tok >= returned_tok);
+		if (op.code == LG_OP_GENERATION && !op.result)
+			assert_int_equal(op.after.base_spent_tok, granted_tok);
+	}
+	hammers_end(h);
+	bucket = progs_bucket(p, &key);
+	assert_int_equal(admitted(), bucket.spent_tok - bucket.returned_tok);
+	assert_true(bucket.spent_tok <= granted_tok);
+	assert_true(n_returns > 0);
+	print_message("granted %llu, admitted %llu, returned %llu in %u returns\n", (unsigned long long)granted_tok,
+		      (unsigned long long)admitted(), (unsigned long long)returned_tok, n_returns);
+}
+
+/* Two rules, the second so tight that takes are lost to the other CPU and the first rule's must be undone. */
+static void an_undone_take_leaves_no_trace(void **state)
+{
+	struct lg_key key1 = progs_key(1, source), key2 = progs_key(2, source), key3 = progs_key(3, source);
+	struct lg_rule *tight;
+	struct hammer h[2];
+	uint64_t n;
+
+	(void)state;
+	progs_reset(p);
+	progs_lease_rule(p, LG_FALLBACK_DENY);
+	slow_rule(1u << 30);
+	tight = progs_rule(p, 1);
+	assert_int_equal(lg_rate_init(1000000, S, 1, now_ns(), &tight->rate), 0);
+	progs_publish(p);
+	assert_int_equal(progs_grant(p, key1, 1u << 30, now_ns() + 3600 * S).result, 0);
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, N_TOKENS);
+	hammers_end(h);
+	n = admitted();
+	assert_true(n > 0 && n < 2 * N_TOKENS);
+	assert_int_equal(progs_bucket(p, &key1).spent_tok, n);
+	assert_int_equal(progs_bucket(p, &key2).spent_tok, n);
+	assert_int_equal(progs_bucket(p, &key3).spent_tok, n);
+	for (uint32_t id = 1; id <= 3; id++)
+		assert_int_equal(progs_rule_count(p, id, LG_PASS_ADMITTED).packets, n);
+}
+
+/* A rate under two CPUs' clocks: no more than burst + rate * time, and nearly all of it. */
+static void a_rate_holds_on_two_cpus(void **state)
+{
+	uint64_t start_ns, took_ns, most;
+	struct hammer h[2];
+	struct lg_rule *rule;
+
+	(void)state;
+	progs_reset(p);
+	rule = progs_rule(p, 100);
+	start_ns = now_ns();
+	assert_int_equal(lg_rate_init(100000, S, 100, start_ns, &rule->rate), 0);
+	progs_publish(p);
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 4 * N_TOKENS);
+	hammers_end(h);
+	took_ns = now_ns() - start_ns;
+	most = 100 + (uint64_t)((double)took_ns * 100000 / S) + 1;
+	assert_true(admitted() <= most);
+	assert_true(admitted() > 100);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_limit_of_n_admits_exactly_n),
+		cmocka_unit_test(a_key_that_two_cpus_meet_first_has_one_burst),
+		cmocka_unit_test(what_is_granted_is_admitted_and_nothing_else),
+		cmocka_unit_test(a_token_is_spent_or_returned_but_never_both),
+		cmocka_unit_test(an_undone_take_leaves_no_trace),
+		cmocka_unit_test(a_rate_holds_on_two_cpus),
+	};
+
+	return cmocka_run_group_tests(tests, load, unload);
+}
