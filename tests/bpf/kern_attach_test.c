@@ -172,6 +172,20 @@ static void the_words_of_the_driver_reach_the_complaint(void **state)
 	assert_text_has("XDP expects number of rx queues not less than peer tx queues");
 }
 
+/* Frames above a page come in fragments, which the program must be made for. */
+static void jumbo_frames_do_not_keep_native_xdp_away(void **state)
+{
+	static const int mtus[] = { 3400, 3600, 9000 };
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(mtus); i++) {
+		run("ip link set lgk0 mtu %d && ip link set lgk1 mtu %d", mtus[i], mtus[i]);
+		assert_int_equal(attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE).mode, LG_MODE_XDP_NATIVE);
+		assert_int_equal(frames_counted(LG_HOOK_XDP, "lgk1", "lgk0"), FRAMES);
+		assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_XDP), 0);
+	}
+}
+
 static void a_change_of_xdp_mode_is_carried_out(void **state)
 {
 	struct lg_attachment native, generic;
@@ -467,6 +481,7 @@ int main(void)
 		T(a_foreign_xdp_program_is_named_and_left),
 		T(native_xdp_that_the_driver_refuses_names_the_reason_and_the_way_out),
 		T(the_words_of_the_driver_reach_the_complaint),
+		T(jumbo_frames_do_not_keep_native_xdp_away),
 		T(a_change_of_xdp_mode_is_carried_out),
 		T(tc_changes_between_tcx_and_clsact_without_counting_twice),
 		T(an_interface_made_again_under_its_name_is_attached_anew),

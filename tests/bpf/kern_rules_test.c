@@ -2,6 +2,8 @@
 /* Rule sets and buckets through the real maps and programs. */
 #include "tests/bpf/kern_world.h"
 
+#include <poll.h>
+
 #include "base/clock.h"
 
 /* ---- buckets ---- */
@@ -20,6 +22,8 @@ static void load_one_rule(uint32_t rule_id, uint64_t version)
 	set->rules[0].rule_id = rule_id;
 	set->rules[0].flags = LG_RULE_GLOBAL | LG_RULE_IPV4 | LG_RULE_IPV6;
 	set->rules[0].key_form = LG_FORM_SOURCE;
+	memset(set->rules[0].key_mask4, 0xff, sizeof(set->rules[0].key_mask4));
+	memset(set->rules[0].key_mask6, 0xff, sizeof(set->rules[0].key_mask6));
 	set->rules[0].cold_burst_tok = 1000;
 	snprintf(names[rule_id].name, LG_NAME_LEN, "rule%u", rule_id);
 	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
@@ -172,6 +176,58 @@ static void any_number_of_operations_is_carried_out_and_walked(void **state)
 	free(ops);
 }
 
+/* ---- events ---- */
+
+/* One UDP datagram from 192.0.2.1, as it comes over the wire to lgk0. */
+static void send_datagram(void)
+{
+	uint8_t frame[60] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x08, 0x00 };
+	static const uint8_t ip[28] = { 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0, 9, 0, 9, 0, 8 };
+	int tx = packet_socket("lgk1", 0);
+
+	memcpy(frame + ETH_HLEN, ip, sizeof(ip));
+	assert_int_equal(send(tx, frame, sizeof(frame), 0), sizeof(frame));
+	close(tx);
+}
+
+struct heard {
+	unsigned int n;
+	struct lg_event first;
+};
+
+static void hear(void *arg, const struct lg_event *event)
+{
+	struct heard *h = arg;
+
+	if (!h->n++)
+		h->first = *event;
+}
+
+static void a_key_without_a_lease_is_heard_of(void **state)
+{
+	struct heard h = { 0 };
+	struct pollfd p = { .events = POLLIN };
+
+	(void)state;
+	load_one_rule(3, 1);
+	attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
+	p.fd = lg_kern_events_fd(kern);
+	assert_true(p.fd >= 0);
+	assert_int_equal(lg_kern_events_fd(kern), p.fd);
+	assert_int_equal(lg_kern_events_read(kern, hear, &h), 0);
+	send_datagram();
+	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_in_range(lg_kern_events_read(kern, hear, &h), 1, 2);
+	assert_int_equal(h.first.type, LG_EVENT_NEW_KEY);
+	assert_memory_equal(&h.first.key, &key1, sizeof(key1));
+	assert_int_equal(h.first.cost_tok, 1);
+	/* What was read does not come again. */
+	h.n = 0;
+	assert_int_equal(poll(&p, 1, 0), 0);
+	assert_int_equal(lg_kern_events_read(kern, hear, &h), 0);
+	assert_int_equal(h.n, 0);
+}
+
 /* ---- rules ---- */
 
 static void a_load_writes_the_set_that_is_not_in_force_and_then_turns(void **state)
@@ -318,6 +374,7 @@ int main(void)
 		R(a_grant_is_taken_back_as_far_as_it_is_left),
 		R(a_level_outlives_the_process),
 		R(any_number_of_operations_is_carried_out_and_walked),
+		R(a_key_without_a_lease_is_heard_of),
 		R(a_load_writes_the_set_that_is_not_in_force_and_then_turns),
 		R(a_set_that_cannot_be_is_refused_and_changes_nothing),
 		R(a_reload_keeps_the_levels_of_a_rule_that_stays),
