@@ -38,12 +38,18 @@ static json_t *bypass_json(struct lg_kern *kern)
 			 on && bypass.until_ns != UINT64_MAX ? json_real((double)(bypass.until_ns - now_ns) / 1e9) : json_null());
 }
 
-static json_t *attachments_json(struct lg_kern *kern)
+/* The kernel's word, as seen from here; a running node may see more, in its own network namespace. */
+static json_t *attachments_json(struct lg_kern *kern, const json_t *node)
 {
+	json_t *seen = json_object_get(node, "attachments");
 	static struct lg_attachment list[ATTACHMENTS_MAX];
-	int n = lg_kern_attachments(kern, list, ATTACHMENTS_MAX);
-	json_t *array = json_array();
+	json_t *array;
+	int n;
 
+	if (seen)
+		return json_incref(seen);
+	n = lg_kern_attachments(kern, list, ATTACHMENTS_MAX);
+	array = json_array();
 	for (int i = 0; i < n; i++)
 		json_array_append_new(array, json_pack("{s:s, s:i, s:s, s:s, s:I, s:I}", "interface", list[i].ifname, "ifindex",
 						       (int)list[i].ifindex, "hook", lg_hook_name(list[i].hook), "mode",
@@ -147,7 +153,7 @@ int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv)
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
 	enum lg_kern_fail fail = LG_KERN_REFUSED;
 	struct lg_complaint c = { 0 };
-	json_t *all, *kernel = NULL;
+	json_t *all, *kernel = NULL, *node;
 	int r;
 
 	if (argc > 1)
@@ -157,9 +163,10 @@ int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv)
 		return lg_ctl_fail(ctl, fail, "%s", c.text);
 	if (r == 0)
 		kernel = kernel_json(kern);
+	node = daemon_json(ctl, "node");
 	all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "instance", ctl->instance, "kernel", kernel ? kernel : json_null(),
 			"bypass", kern ? bypass_json(kern) : json_pack("{s:b, s:n}", "on", 0, "remaining_s"), "attachments",
-			kern ? attachments_json(kern) : json_array(), "node", daemon_json(ctl, "node"), "region",
+			kern ? attachments_json(kern, node) : json_array(), "node", node, "region",
 			daemon_json(ctl, "region"));
 	if (!kernel && json_is_null(json_object_get(all, "node")) && json_is_null(json_object_get(all, "region"))) {
 		json_decref(all);

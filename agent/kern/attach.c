@@ -21,6 +21,7 @@ const char *lg_attach_mode_name(enum lg_attach_mode mode)
 	case LG_MODE_XDP_GENERIC: return "generic";
 	case LG_MODE_TCX: return "tcx";
 	case LG_MODE_CLSACT: return "clsact";
+	case LG_MODE_ELSEWHERE: return "elsewhere";
 	}
 	return "none";
 }
@@ -410,6 +411,7 @@ static bool mode_fits(enum lg_hook hook, enum lg_attach_mode mode)
 	case LG_MODE_NONE:
 	case LG_MODE_TCX:
 	case LG_MODE_CLSACT: return hook == LG_HOOK_TC_INGRESS || hook == LG_HOOK_TC_EGRESS;
+	case LG_MODE_ELSEWHERE: return false;
 	}
 	return false;
 }
@@ -593,12 +595,16 @@ static int list_one(void *arg, const char *path, const char *name)
 			at.mode = facts.mode;
 			at.link_id = facts.id;
 			at.prog_id = facts.prog_id;
+			if (at.mode == LG_MODE_NONE && facts.ifindex)
+				at.mode = LG_MODE_ELSEWHERE;
 		}
 	}
 	if (r < 0 && r != -ENOENT)
 		return r;
-	/* The name of today; when the interface goes right now there is nothing to list. */
-	if (at.mode == LG_MODE_NONE || !if_indextoname(at.ifindex, at.ifname))
+	/* The name of today, or as it was when pinned where today's cannot be seen. */
+	if (at.mode == LG_MODE_ELSEWHERE)
+		memcpy(at.ifname, pinned, sizeof(at.ifname));
+	else if (at.mode == LG_MODE_NONE || !if_indextoname(at.ifindex, at.ifname))
 		return 0;
 	at.adopted = !made_here(s->kern, pinned, at.hook);
 	s->ret[s->n++] = at;

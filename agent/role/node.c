@@ -248,6 +248,9 @@ static void link_news(void *arg, const char *ifname, uint32_t ifindex, bool up)
 		lg_warn("%s: the interface is gone; attached again when it is back", ifname);
 	i->attached = false;
 	snprintf(i->why, sizeof(i->why), "the interface is gone");
+	/* Pins never outlive their interface. */
+	lg_kern_detach(n->kern, ifname, LG_HOOK_XDP);
+	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_INGRESS);
 }
 
 static void links_tick(void *arg)

@@ -76,6 +76,18 @@ static json_t *upstream_json(const struct lg_node *n, const struct totals *t)
 			 (double)t->rtt_ns / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why);
 }
 
+/* As seen from the daemon's own network namespace, which the tool may not share. */
+static json_t *attachments_json(struct lg_node *n)
+{
+	struct lg_attachment list[2 * LG_INTERFACES_MAX];
+	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
+	json_t *array = json_array();
+
+	for (int i = 0; i < found; i++)
+		json_array_append_new(array, lg_status_attachment(&list[i]));
+	return array;
+}
+
 static json_t *status_json(struct lg_node *n)
 {
 	static struct totals t;
@@ -84,10 +96,11 @@ static json_t *status_json(struct lg_node *n)
 
 	totals_take(n, &t);
 	ready = lg_node_is_ready(n, why, sizeof(why));
-	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I}", "pid", (int)getpid(), "name", n->config.name,
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o}", "pid", (int)getpid(), "name", n->config.name,
 			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
 			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n, &t),
-			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok);
+			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
+			 "attachments", attachments_json(n));
 }
 
 struct listing {

@@ -22,6 +22,13 @@ const char *lg_status_grant_name(enum lg_grant_status status)
 	return "unknown";
 }
 
+json_t *lg_status_attachment(const struct lg_attachment *a)
+{
+	return json_pack("{s:s, s:i, s:s, s:s, s:I, s:I}", "interface", a->ifname, "ifindex", (int)a->ifindex, "hook",
+			 lg_hook_name(a->hook), "mode", lg_attach_mode_name(a->mode), "link_id", (json_int_t)a->link_id, "prog_id",
+			 (json_int_t)a->prog_id);
+}
+
 static const struct {
 	const char *label;
 	const char *verdict;

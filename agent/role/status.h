@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "api/metrics.h"
+#include "kern/kern.h"
 #include "lease/msg.h"
 #include "net/http.h"
 
@@ -18,6 +19,7 @@
 json_int_t lg_status_ms_until(uint64_t then_ns, uint64_t now_ns);
 /* "ok", "unknown_rule", "not_home", "overloaded", "recovering" */
 const char *lg_status_grant_name(enum lg_grant_status status);
+json_t *lg_status_attachment(const struct lg_attachment *a);
 /* Of enum lg_reason: the label of reason.def, and "pass" or "drop". */
 const char *lg_status_reason_label(unsigned reason);
 const char *lg_status_verdict_name(unsigned reason);
