@@ -124,6 +124,11 @@ static uint64_t sent_at(const struct lg_asker *a, uint64_t seq)
 	return 0;
 }
 
+bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_grant *grant)
+{
+	return grant->epoch == a->epoch && grant->ack_seq >= a->life;
+}
+
 uint64_t lg_asker_answered(struct lg_asker *a, const struct lg_grant *grant, uint64_t now_ns)
 {
 	uint64_t at_ns = sent_at(a, grant->ack_seq);

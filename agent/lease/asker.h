@@ -68,7 +68,10 @@ enum lg_say lg_asker_check(struct lg_asker *a, const struct lg_asker_need *need,
 			   uint64_t *ret_due_ns);
 /* Numbers a message about to be sent. */
 void lg_asker_sent(struct lg_asker *a, struct lg_ask *ask, const struct lg_asker_pace *pace, uint64_t target_tok, uint64_t now_ns);
-/* A grant of this epoch arrived. Returns when the message it names was sent, 0 if that is not known. */
+/* Whether a grant is for us: of the lessor's newest life, and an answer to this memory of the key. (Both ends may have forgotten the key
+ * since and begun to count from 1 again.) */
+bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_grant *grant);
+/* A grant addressed to us arrived. Returns when the message it names was sent, 0 if that is not known. */
 uint64_t lg_asker_answered(struct lg_asker *a, const struct lg_grant *grant, uint64_t now_ns);
 
 uint64_t lg_asker_rtt_ns(const struct lg_asker *a, const struct lg_asker_pace *pace);

@@ -26,7 +26,8 @@
 #include "lease/ledger.h"
 #include "lease/arith.h"
 
-#define USED_SLOTS 32	/* grain of a holder's part of the window: only fairness hangs on it */
+#define STRETCH_MAX_NS 10000000000ull
+#define USED_SLOTS 512	/* grain of a holder's part of the window: only fairness hangs on it */
 
 struct lg_home {
 	struct lg_terms terms;
@@ -75,10 +76,13 @@ static void settle(struct lg_home *h, uint64_t now_ns)
 {
 	if (!h->recovering)
 		return;
-	if (lg_ledger_knows_all(&h->ledger, h->succession))
+	if (lg_ledger_knows_all(&h->ledger, h->succession)) {
 		settle_at(h, lg_min_u64(now_ns, h->settle_ns));
-	else if (now_ns >= h->settle_ns)
+		if (is_window(h) && lg_succession_forgot_ns(h->succession))
+			lg_budget_book(&h->budget, h->terms.limit_tok, lg_succession_forgot_ns(h->succession), now_ns);
+	} else if (now_ns >= h->settle_ns) {
 		settle_at(h, h->settle_ns);
+	}
 	lg_budget_advance(&h->budget, now_ns);
 }
 
@@ -176,6 +180,34 @@ static uint64_t window_want_tok(const struct lg_home *h, const struct lg_holder 
 	return lg_min_u64(tok, LG_BURST_MAX_TOK) * 105 / 100 + 2;
 }
 
+/* Demand as it has been for a while: of traffic that comes and goes, or moves between holders, the least. */
+static void see_demand(const struct lg_home *h, struct lg_holder *holder, uint64_t now_ns)
+{
+	uint64_t stretch_ns = lg_min_u64(h->terms.per_ns / 2, STRETCH_MAX_NS);
+
+	if (!holder->stretch_ns)
+		holder->lowest_mtps[0] = holder->lowest_mtps[1] = holder->demand_mtps;
+	if (!holder->stretch_ns || now_ns - holder->stretch_ns >= stretch_ns) {
+		holder->lowest_mtps[1] = holder->lowest_mtps[0];
+		holder->lowest_mtps[0] = holder->demand_mtps;
+		holder->stretch_ns = now_ns;
+	}
+	holder->lowest_mtps[0] = lg_min_u64(holder->lowest_mtps[0], holder->demand_mtps);
+}
+
+/* Whether the holders have been asking for so much more than the limit that who is small would go short without a share of its own. */
+static bool is_overloaded(const struct lg_home *h)
+{
+	uint64_t sum_mtps = 0;
+
+	for (uint32_t i = 0; i < h->ledger.n; i++) {
+		const struct lg_holder *holder = &h->ledger.v[i];
+
+		sum_mtps += lg_min_u64(holder->demand_mtps, lg_min_u64(holder->lowest_mtps[0], holder->lowest_mtps[1]));
+	}
+	return lg_mul_div(sum_mtps, h->terms.per_ns, 1000000000000ull) / 5 >= h->terms.limit_tok / 4;
+}
+
 /* The height of water that fills vessels as high as the wants with limit tokens; all of them to the brim: UINT64_MAX. */
 static uint64_t window_level_tok(const struct lg_home *h)
 {
@@ -212,7 +244,7 @@ static uint64_t window_level_tok(const struct lg_home *h)
  */
 static void cap_shares(struct lg_home *h, uint64_t now_ns)
 {
-	uint64_t level_tok = window_level_tok(h);
+	uint64_t level_tok = is_overloaded(h) ? window_level_tok(h) : UINT64_MAX;
 
 	for (uint32_t i = 0; i < h->ledger.n; i++) {
 		struct lg_holder *holder = &h->ledger.v[i];
@@ -306,6 +338,8 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint64_t incarnation, const
 	for (size_t i = 0; i < news.n_parts; i++)
 		book(h, account, news.parts[i].tok, lg_age_end_ns(news.parts[i].age_ms, now_ns), now_ns);
 	settle(h, now_ns);
+	see_demand(h, account, now_ns);
+	lg_ledger_prolong(&h->ledger, account, h->terms.ttl_ns, h->terms.grace_ns);
 	divide(h, account, now_ns, fx);
 }
 

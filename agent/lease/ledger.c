@@ -348,6 +348,12 @@ void lg_ledger_give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok)
 	sums_with(l, h);
 }
 
+void lg_ledger_prolong(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns)
+{
+	h->expires_ns = lg_max_u64(h->expires_ns, lg_add_cap(h->asked_ns, ttl_ns + grace_ns));
+	l->end_ns = lg_min_u64(l->end_ns, h->expires_ns);
+}
+
 void lg_ledger_grant(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns, struct lg_grant *ret_grant)
 {
 	*ret_grant = (struct lg_grant){
@@ -361,8 +367,7 @@ void lg_ledger_grant(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, 
 		.status = LG_GRANT_OK,
 	};
 	h->give_tok = 0;
-	h->expires_ns = lg_max_u64(h->expires_ns, lg_add_cap(h->asked_ns, ttl_ns + grace_ns));
-	l->end_ns = lg_min_u64(l->end_ns, h->expires_ns);
+	lg_ledger_prolong(l, h, ttl_ns, grace_ns);
 }
 
 bool lg_ledger_knows_all(const struct lg_ledger *l, const struct lg_succession *s)

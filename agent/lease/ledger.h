@@ -34,6 +34,8 @@ struct lg_holder {
 	uint64_t most_tok;		/* may hold no more than this, whatever it wants */
 	uint64_t give_tok;		/* what the last division gave and no grant has told yet */
 	struct lg_slots *used;		/* what it spent of a window, where the home divides by it */
+	uint64_t lowest_mtps[2];	/* demand, in this stretch of time and the one before, kept by the home of a window */
+	uint64_t stretch_ns;		/* when this one began */
 };
 
 struct lg_ledger {
@@ -94,6 +96,8 @@ uint64_t lg_ledger_divide(struct lg_ledger *l, uint64_t free_tok, uint64_t now_n
 /* tok tokens, which the caller has, go to h. */
 void lg_ledger_give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok);
 
+/* The lease runs for ttl_ns from the last message, at least; grace_ns more until it lapses. */
+void lg_ledger_prolong(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns);
 /* Fills a grant to h that answers its last message, or pushes; takes give_tok as told and prolongs the lease as promised. */
 void lg_ledger_grant(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns, struct lg_grant *ret_grant);
 

@@ -4,8 +4,8 @@
  * bucket's totals, and what is reported are differences of totals. Within one generation of the lease: granted = totals now - totals
  * at its start, returned likewise, spent by traffic = (spent - returned) now - then.
  *
- * A reading may be too high by a take that the kernel undoes within the same packet. Totals are kept as maxima: such tokens are reported
- * once, a little early, and the next real ones are covered by them.
+ * A reading may be too high by a take that the kernel undoes within the same packet. Reported as spent, such tokens would be booked before
+ * somebody really spends them, and so be refilled or leave the window too early. So what is reported is what two readings in a row have seen.
  *
  * Three ways end a lease. Idleness: after 1.5 s without cost all but a few tokens go back, and after five minutes those too; the few
  * are what lets a rare caller in without a round trip. Its time: the kernel stops by itself, and what is left is taken back here so that
@@ -43,8 +43,9 @@ struct lg_lessee {
 	uint64_t granted_tok;		/* of the generation, as granted */
 	uint64_t base_returned_tok;	/* totals at its start */
 	uint64_t base_traffic_tok;
-	struct lg_usage last;		/* totals now, never falling */
-	uint64_t traffic_tok;		/* spent - returned of last, never falling */
+	struct lg_usage last;		/* totals, never falling (spent: see below) */
+	uint64_t seen_tok;		/* spent by traffic, as last read */
+	uint64_t traffic_tok;		/* the same, as two readings have seen it; never falling */
 	uint64_t sent_traffic_tok;	/* as the last message had it */
 	uint64_t sent_returned_tok;
 	uint64_t expires_ns;
@@ -78,7 +79,7 @@ static uint64_t traffic_of(const struct lg_usage *u)
 
 static uint64_t left_tok(const struct lg_lessee *l)
 {
-	return lg_sub_floor(l->last.granted_tok, l->traffic_tok + l->last.returned_tok);
+	return lg_sub_floor(l->last.granted_tok, lg_max_u64(l->seen_tok, l->traffic_tok) + l->last.returned_tok);
 }
 
 /* Left and not yet over. */
@@ -89,6 +90,7 @@ static uint64_t own_tok(const struct lg_lessee *l, uint64_t now_ns)
 
 static void generation_starts(struct lg_lessee *l)
 {
+	l->traffic_tok = lg_max_u64(l->traffic_tok, l->seen_tok);
 	l->base_returned_tok = l->last.returned_tok;
 	l->base_traffic_tok = l->sent_traffic_tok = l->traffic_tok;
 	l->sent_returned_tok = l->last.returned_tok;
@@ -138,7 +140,7 @@ int lg_lessee_new(const struct lg_terms *terms, uint64_t now_ns, uint64_t first_
 	lg_asker_init(&l->asker, first_seq, seed);
 	lg_report_init(&l->report, first_seq);
 	l->last = *found;
-	l->traffic_tok = traffic_of(found);
+	l->seen_tok = l->traffic_tok = traffic_of(found);
 	generation_starts(l);
 	/* A bucket made by a packet that found no tokens: that packet is demand. */
 	if (!found->granted_tok && !found->spent_tok)
@@ -180,26 +182,27 @@ void lg_lessee_terms(struct lg_lessee *l, const struct lg_terms *terms)
 /* New totals. Returns the cost offered since the last reading. */
 static uint64_t read_usage(struct lg_lessee *l, const struct lg_usage *now, uint64_t now_ns)
 {
-	uint64_t traffic_tok = lg_sub_floor(traffic_of(now), l->traffic_tok);
+	uint64_t seen_tok = traffic_of(now), new_tok = lg_sub_floor(seen_tok, l->seen_tok);
+	uint64_t sure_tok = lg_sub_floor(lg_min_u64(seen_tok, l->seen_tok), l->traffic_tok);
 	uint64_t denied_tok = lg_sub_floor(now->denied_tok, l->last.denied_tok);
 	struct lg_asker_pace pace = pace_of(l);
 	uint64_t ask_ns = lg_asker_rtt_ns(&l->asker, &pace) + l->terms.region_tick_ns + l->terms.host_tick_ns;
 
-	l->traffic_tok += traffic_tok;
+	l->seen_tok = seen_tok;
+	l->traffic_tok += sure_tok;
 	l->last.granted_tok = lg_max_u64(l->last.granted_tok, now->granted_tok);
-	l->last.spent_tok = lg_max_u64(l->last.spent_tok, now->spent_tok);
 	l->last.returned_tok = lg_max_u64(l->last.returned_tok, now->returned_tok);
 	l->last.denied_tok += denied_tok;
 	l->read_ns = now_ns;
-	lg_demand_add(&l->demand, traffic_tok + denied_tok, traffic_tok, ask_ns, now_ns);
-	lg_report_add(&l->report, now_ns, traffic_tok, l->terms.slot_ns);
+	lg_demand_add(&l->demand, new_tok + denied_tok, new_tok, ask_ns, now_ns);
+	lg_report_add(&l->report, now_ns, sure_tok, l->terms.slot_ns);
 	if (l->has_history)
-		lg_slots_add(&l->history, now_ns, traffic_tok, now_ns);
-	if (traffic_tok + denied_tok) {
+		lg_slots_add(&l->history, now_ns, new_tok, now_ns);
+	if (new_tok + denied_tok) {
 		l->offered_ns = now_ns;
 		l->idle = false;
 	}
-	return traffic_tok + denied_tok;
+	return new_tok + denied_tok;
 }
 
 static uint64_t demand_mtps(struct lg_lessee *l, uint64_t now_ns)
@@ -215,9 +218,18 @@ static struct lg_sizes sizes(struct lg_lessee *l, uint64_t now_ns)
 				lg_asker_rtt_ns(&l->asker, &pace), l->cap_tok);
 }
 
+/* The totals as last read. */
+static struct lg_usage known(const struct lg_lessee *l)
+{
+	struct lg_usage u = l->last;
+
+	u.spent_tok = l->seen_tok + u.returned_tok;
+	return u;
+}
+
 static void take(struct lg_lessee *l, uint64_t tok, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
-	struct lg_usage now = l->last;
+	struct lg_usage now = known(l);
 	uint64_t before_tok = left_tok(l);
 
 	fx->take(fx->arg, tok, &now);
@@ -297,7 +309,7 @@ static uint64_t kept_tok(struct lg_lessee *l, uint64_t now_ns)
 	return lg_min_u64(few_tok, l->terms.budget_tok / (4ull * l->terms.hosts));
 }
 
-/* Gives back what is not needed. */
+/* Gives back what is not needed, if there is somebody to give it to. */
 static void give_back(struct lg_lessee *l, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
 	uint64_t left = left_tok(l), most;
@@ -306,6 +318,8 @@ static void give_back(struct lg_lessee *l, uint64_t now_ns, const struct lg_less
 		l->idle = true;
 		l->keep_tok = kept_tok(l, now_ns);
 	}
+	if (!l->asker.up)
+		return;
 	if (l->idle) {
 		l->excess_ns = 0;
 		most = now_ns - l->offered_ns < DORMANT_NS ? l->keep_tok : 0;
@@ -383,7 +397,7 @@ uint64_t lg_lessee_tick(struct lg_lessee *l, const struct lg_usage *now, uint64_
 
 static void start_generation(struct lg_lessee *l, uint32_t generation, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
-	struct lg_usage now = l->last;
+	struct lg_usage now = known(l);
 
 	fx->generation(fx->arg, generation, l->asker.epoch, &now);
 	read_usage(l, &now, now_ns);
@@ -395,7 +409,7 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 {
 	uint64_t sent_ns, add_tok, expires_ns, low_tok;
 
-	if (grant->epoch != l->asker.epoch)
+	if (!lg_asker_is_addressed(&l->asker, grant))
 		return;
 	sent_ns = lg_asker_answered(&l->asker, grant, now_ns);
 	l->status = grant->status;
@@ -423,15 +437,17 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 
 void lg_lessee_close(struct lg_lessee *l, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
+	/* Twice, for a second reading. */
 	if (left_tok(l))
 		take(l, UINT64_MAX, now_ns, fx);
+	take(l, UINT64_MAX, now_ns, fx);
 	if (l->asker.up && !is_lost(l, now_ns))
 		say(l, false, now_ns, fx);
 }
 
 bool lg_lessee_is_idle(const struct lg_lessee *l, uint64_t now_ns)
 {
-	bool told = l->traffic_tok == l->sent_traffic_tok && l->last.returned_tok == l->sent_returned_tok &&
+	bool told = l->seen_tok <= l->sent_traffic_tok && l->last.returned_tok == l->sent_returned_tok &&
 		    l->asker.answered_seq == l->asker.seq;
 	/* By then the lessor has counted the lease as spent: there is nothing left to tell. */
 	bool moot = now_ns >= l->expires_ns + l->terms.ttl_ns + l->terms.grace_ns;

@@ -147,6 +147,13 @@ static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
 	book(lapse->r, tok, lapse->now_ns, lapse->now_ns);
 }
 
+/* What a host spent before until_ns is anybody's guess. */
+static void forgotten(struct lg_region *r, uint64_t until_ns, uint64_t now_ns)
+{
+	if (r->has_history && until_ns)
+		lg_slots_add(&r->history, until_ns, r->terms.limit_tok, now_ns);
+}
+
 /* Whether every lease of an earlier life is known to be over. */
 static void learn(struct lg_region *r, uint64_t now_ns)
 {
@@ -156,15 +163,15 @@ static void learn(struct lg_region *r, uint64_t now_ns)
 		return;
 	if (lg_ledger_knows_all(&r->ledger, r->succession)) {
 		r->learning = false;
+		forgotten(r, lg_succession_forgot_ns(r->succession), now_ns);
 		return;
 	}
 	over_ns = lg_succession_since_ns(r->succession) + r->terms.ttl_ns + r->terms.grace_ns;
 	if (now_ns < over_ns)
 		return;
+	/* Somebody has never come back. */
 	r->learning = false;
-	/* Somebody has never come back: what he spent in the last window is anybody's guess. */
-	if (r->has_history)
-		lg_slots_add(&r->history, over_ns, r->terms.limit_tok, now_ns);
+	forgotten(r, over_ns, now_ns);
 }
 
 /* What each message and each tick begins with. */
@@ -270,13 +277,17 @@ void lg_region_down(struct lg_region *r)
 	r->owes_hello = false;
 }
 
+/* From when the host's message was here: it was sent earlier, so its lease ends before our own does. */
+static uint64_t host_ttl_ns(const struct lg_region *r, const struct lg_holder *holder)
+{
+	return lg_min_u64(r->terms.ttl_ns, lg_sub_floor(r->expires_ns, holder->asked_ns));
+}
+
 static void answer(struct lg_region *r, struct lg_holder *holder, const struct lg_region_effects *fx)
 {
 	struct lg_grant grant;
-	/* From when the host's message was here: it was sent earlier, so this ends before our own lease does. */
-	uint64_t rest_ns = lg_sub_floor(r->expires_ns, holder->asked_ns);
 
-	lg_ledger_grant(&r->ledger, holder, lg_min_u64(r->terms.ttl_ns, rest_ns), r->terms.grace_ns, &grant);
+	lg_ledger_grant(&r->ledger, holder, host_ttl_ns(r, holder), r->terms.grace_ns, &grant);
 	grant.cap_tok = r->cap_tok;
 	if (r->learning)
 		grant.status = LG_GRANT_RECOVERING;
@@ -311,6 +322,7 @@ static bool serve_alone(struct lg_region *r, struct lg_holder *holder, uint64_t 
 
 static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
 {
+	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->terms.grace_ns);
 	if (serve_alone(r, holder, now_ns, fx))
 		return;
 	if (r->ledger.n <= DIVIDE_NOW_MAX)
@@ -370,11 +382,22 @@ static void start_generation(struct lg_region *r, uint32_t generation, uint64_t 
 	}
 }
 
+/* Our lease runs on, and so may those of hosts that wait: they need not ask again to be pushed tokens. */
+static void prolong(struct lg_region *r, uint64_t expires_ns)
+{
+	if (expires_ns <= r->expires_ns)
+		return;
+	r->expires_ns = expires_ns;
+	for (uint32_t i = 0; i < r->ledger.n; i++)
+		if (lg_holder_unmet_tok(&r->ledger.v[i]))
+			lg_ledger_prolong(&r->ledger, &r->ledger.v[i], host_ttl_ns(r, &r->ledger.v[i]), r->terms.grace_ns);
+}
+
 void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns, const struct lg_region_effects *fx)
 {
 	uint64_t sent_ns;
 
-	if (grant->epoch != r->asker.epoch)
+	if (!lg_asker_is_addressed(&r->asker, grant))
 		return;
 	sent_ns = lg_asker_answered(&r->asker, grant, now_ns);
 	r->status = grant->status;
@@ -390,17 +413,17 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	r->cap_tok = grant->cap_tok;
 	r->granted_tok = lg_max_u64(r->granted_tok, grant->granted_tok);
 	if (sent_ns)
-		r->expires_ns = lg_max_u64(r->expires_ns, sent_ns + lg_mul_div(grant->ttl_ms, MS, 1));
+		prolong(r, sent_ns + lg_mul_div(grant->ttl_ms, MS, 1));
 	divide(r, NULL, now_ns, fx);
 }
 
-/* Gives back what no host needs. */
+/* Gives back what no host needs, if there is somebody to give it to. */
 static void give_back(struct lg_region *r, uint64_t now_ns)
 {
 	struct lg_sizes size = sizes(r, now_ns);
 	uint64_t pool = pool_tok(r), own = pool + r->ledger.outstanding_tok, back;
 
-	if (!pool)
+	if (!pool || !r->asker.up)
 		return;
 	if (now_ns - r->active_ns >= IDLE_NS) {
 		back = pool;

@@ -10,6 +10,7 @@ enum { STRANGER = 0, LISTED = 1, SYNCED = 2 };
 
 struct lg_succession {
 	uint64_t since_ns;
+	uint64_t forgot_ns;
 	uint32_t n_missing;
 	bool unsettled;
 	uint8_t state[LG_HOLDERS_MAX];
@@ -54,6 +55,17 @@ void lg_succession_synced(struct lg_succession *s, uint32_t holder)
 		return;
 	s->state[holder] = SYNCED;
 	s->n_missing--;
+}
+
+void lg_succession_forgot(struct lg_succession *s, uint64_t until_ns)
+{
+	if (until_ns > s->forgot_ns)
+		s->forgot_ns = until_ns;
+}
+
+uint64_t lg_succession_forgot_ns(const struct lg_succession *s)
+{
+	return s->forgot_ns;
 }
 
 uint64_t lg_succession_since_ns(const struct lg_succession *s)

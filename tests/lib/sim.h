@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * A whole cluster on virtual time: one key, its home, regions, hosts with their kernels, and a network that loses, repeats, delays and
+ * cuts. The objects of agent/lease run as they are; what roles do around them (streams, durable lists of holders, ticks) is done here
+ * in the same way. Everything follows from the configuration and its seed.
+ *
+ * Two things are checked all the time. At each admission the law itself, exactly. At each tick something stronger: what was admitted and
+ * still counts, and all that could be admitted at once from the tokens lying in kernels and region pools, stay within the budget.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lease/home.h"
+#include "lease/lessee.h"
+#include "lease/region.h"
+#include "tests/lib/sim_meter.h"
+
+#define SIM_REGIONS_MAX 4
+#define SIM_HOSTS_MAX 16	/* over all regions */
+#define SIM_BIN_NS 500000000ull
+
+enum sim_fault_kind {
+	SIM_CUT_REGION,		/* between region and home, for a time */
+	SIM_CUT_HOST,		/* between host and region, for a time */
+	SIM_AGENT_RESTART,	/* of a host; its kernel goes on. Down for a time */
+	SIM_HOST_REBOOT,	/* maps lost. Down for a time */
+	SIM_HOST_GONE,		/* for good */
+	SIM_REGION_RESTART,	/* down for a time */
+	SIM_HOME_RESTART,	/* down for a time */
+	SIM_SERVER_RESTART,	/* home and region in one process. Down for a time */
+	_SIM_FAULT_N
+};
+
+struct sim;
+
+/* Changes a message on its way, or drops it (false). Tests use it to show that the checks bite. */
+struct sim_mutant {
+	bool (*ask)(struct sim *s, uint32_t holder, bool to_home, struct lg_ask *ask);
+	bool (*grant)(struct sim *s, uint32_t holder, bool from_home, struct lg_grant *grant);
+};
+
+struct sim_config {
+	struct lg_terms terms;
+	uint32_t n_regions;
+	uint32_t hosts_per_region;
+	uint64_t rtt_ns[SIM_REGIONS_MAX];	/* region to home */
+	uint64_t host_rtt_ns;			/* host to region */
+	double loss;				/* share of messages */
+	double repeat;
+	double straggle;			/* share of messages that take up to 3 s longer */
+	int32_t clock_ppm;			/* clocks of hosts and regions run up to this much faster or slower */
+	uint64_t seed;
+	uint64_t end_ns;
+	uint64_t warm_ns;			/* service is counted from here */
+	/* Arrivals per second at a host, at most rate_max. */
+	double (*rate)(const struct sim *s, uint32_t region, uint32_t host, double now_s);
+	double rate_max;
+	double batch;				/* mean size of bursts, geometric; 1 none */
+	uint64_t cost_max_tok;			/* costs are 1 .. this */
+	double load;				/* for rate() */
+	bool misread;				/* readings of totals are sometimes too high, as by a take about to be undone */
+	const struct sim_mutant *mutant;
+};
+
+struct sim_result {
+	int64_t worst_over_tok;		/* largest level - budget */
+	int64_t worst_potential_tok;	/* the same with what lies in kernels and pools */
+	uint64_t offered, admitted, perfect;
+	uint64_t region_offered[SIM_REGIONS_MAX], region_admitted[SIM_REGIONS_MAX];
+	uint64_t asks_to_home, grants_from_home, asks_to_regions, grants_from_regions;
+	uint64_t max_outstanding_tok;
+	uint64_t lapsed_tok;
+	char broken[256];		/* "" or the first broken law and when */
+};
+
+int sim_new(const struct sim_config *config, struct sim **ret_sim);
+struct sim *sim_free(struct sim *s);
+LG_CLEANUP(struct sim, sim_free)
+
+/* kind at at_ns; index is a region's or a host's. */
+void sim_fault(struct sim *s, enum sim_fault_kind kind, uint32_t index, uint64_t at_ns, uint64_t for_ns);
+/* Runs to the end, or until a law breaks. */
+void sim_run(struct sim *s);
+
+const struct sim_config *sim_config_of(const struct sim *s);
+const struct sim_result *sim_result_of(const struct sim *s);
+uint64_t sim_now_ns(const struct sim *s);
+/* Admitted and perfect in the bin of SIM_BIN_NS that begins at that time. */
+void sim_bin(const struct sim *s, uint64_t at_ns, uint64_t *ret_admitted, uint64_t *ret_perfect);
+/* Seconds from at_ns until over two seconds at least `share` of the perfect service was given again; -1 never. */
+double sim_back_after_s(const struct sim *s, uint64_t at_ns, double share);
+double sim_random(struct sim *s);

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "lease/region.h"
+
+#include "lease/age.h"
+#include "tests/unit/lease/lease_test.h"
+
+struct script {
+	struct lg_terms terms;
+	struct lg_region *region;
+	struct asks up;
+	struct grants down;
+	struct lg_region_effects fx;
+	uint64_t due_ns;
+};
+
+static void fx_ask(void *arg, const struct lg_ask *ask)
+{
+	note_ask(&((struct script *)arg)->up, ask);
+}
+
+static void fx_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
+{
+	note_grant(&((struct script *)arg)->down, holder, grant);
+}
+
+/* A region in its life `epoch`. */
+static void begin(struct script *s, enum lg_algorithm algorithm, uint32_t epoch, const struct lg_succession *succession)
+{
+	*s = (struct script){ .terms = terms_of(algorithm, 10000, 60 * S, 10000) };
+	s->fx = (struct lg_region_effects){ .arg = s, .ask = fx_ask, .grant = fx_grant };
+	assert_int_equal(lg_region_new(&s->terms, epoch, succession, T0, 5000, 1, &s->region), 0);
+}
+
+static void end(struct script *s)
+{
+	s->region = lg_region_free(s->region);
+}
+
+static const struct lg_ask *last_ask(const struct script *s)
+{
+	assert_true(s->up.n > 0);
+	return &s->up.v[s->up.n - 1];
+}
+
+static const struct lg_grant *tell(struct script *s, uint32_t holder, const struct lg_ask *ask, uint64_t at_ms)
+{
+	s->down.n = 0;
+	lg_region_ask(s->region, holder, 1, ask, T0 + at_ms * MS, &s->fx);
+	return s->down.n ? last_grant(&s->down, holder) : NULL;
+}
+
+static void grant(struct script *s, uint64_t ack_seq, uint32_t generation, uint64_t granted_tok, uint64_t ttl_ms, uint64_t at_ms)
+{
+	struct lg_grant g = { .ack_seq = ack_seq, .epoch = 1, .generation = generation, .granted_tok = granted_tok, .ttl_ms = ttl_ms };
+
+	s->down.n = 0;
+	lg_region_grant(s->region, &g, T0 + at_ms * MS, &s->fx);
+}
+
+static void tick(struct script *s, uint64_t at_ms)
+{
+	s->down.n = 0;
+	s->due_ns = lg_region_tick(s->region, T0 + at_ms * MS, &s->fx);
+	assert_true(s->due_ns > T0 + at_ms * MS);
+}
+
+static struct lg_region_view look(const struct script *s, uint64_t at_ms)
+{
+	struct lg_region_view v;
+
+	lg_region_view(s->region, T0 + at_ms * MS, &v);
+	return v;
+}
+
+/* Up at 0, said hello with message 5001, and has `tok` for 10 s. */
+static void leased(struct script *s, enum lg_algorithm algorithm, uint64_t tok)
+{
+	begin(s, algorithm, 1, NULL);
+	assert_true(lg_region_up(s->region, 1, T0, &s->fx));
+	assert_int_equal(last_ask(s)->seq, 5001);
+	assert_int_equal(last_ask(s)->generation, 0);
+	grant(s, 5001, 1, tok, 10000, 100);
+}
+
+TEST(a_host_is_lent_out_of_the_pool)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	assert_int_equal(tell(&s, 3, &ask, 200)->granted_tok, 40);
+	assert_int_equal(last_grant(&s.down, 3)->generation, 1);
+	assert_int_equal(last_grant(&s.down, 3)->epoch, 1);
+	assert_int_equal(look(&s, 200).pool_tok, 60);
+	assert_int_equal(look(&s, 200).outstanding_tok, 40);
+	end(&s);
+}
+
+TEST(no_host_is_lent_beyond_the_regions_own_end)
+{
+	static const struct { uint64_t at_ms, ttl_ms; } rows[] = { { 0, 10000 }, { 6000, 4000 }, { 9999, 1 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_ask ask = request_of(1, 40);
+		struct script s;
+
+		/* granted for ten seconds from its message at 0 */
+		leased(&s, LG_TOKEN_BUCKET, 100);
+		assert_int_equal(tell(&s, 0, &ask, rows[i].at_ms)->ttl_ms, rows[i].ttl_ms);
+		assert_int_equal(last_grant(&s.down, 0)->granted_tok, 40);
+		end(&s);
+	}
+}
+
+TEST(past_its_end_a_region_lends_nothing_and_returns_its_pool)
+{
+	struct lg_ask ask = request_of(1, 40), more = request_of(1, 30);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 9000);
+	lg_region_down(s.region);
+	assert_int_equal(look(&s, 9999).pool_tok, 60);
+	assert_int_equal(look(&s, 10000).pool_tok, 0);
+	assert_int_equal(tell(&s, 1, &more, 10000)->granted_tok, 0);
+	assert_int_equal(last_grant(&s.down, 1)->ttl_ms, 0);
+	assert_true(last_grant(&s.down, 1)->partial);
+	assert_int_equal(look(&s, 10000).returned_tok, 60);
+	/* what the host gives back then goes the same way */
+	ask = report_of(2, 1, 40, 10, 30);
+	tell(&s, 0, &ask, 10100);
+	tick(&s, 10110);
+	assert_int_equal(look(&s, 10110).returned_tok, 90);
+	assert_int_equal(look(&s, 10110).spent_tok, 10);
+	/* back again: only what the total grew by is new */
+	lg_region_up(s.region, 1, T0 + 10200 * MS, &s.fx);
+	assert_int_equal(last_ask(&s)->granted_tok, 100);
+	assert_int_equal(last_ask(&s)->returned_tok, 90);
+	assert_int_equal(last_ask(&s)->spent_tok, 10);
+	grant(&s, last_ask(&s)->seq, 1, 130, 10000, 10300);
+	assert_int_equal(look(&s, 10300).pool_tok, 0);
+	assert_int_equal(last_grant(&s.down, 1)->granted_tok, 30);
+	end(&s);
+}
+
+TEST(what_hosts_report_is_passed_on_with_its_age)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	ask = report_of(2, 1, 40, 15, 5);
+	ask.n_slots = 2;
+	ask.slots[0] = (struct lg_slot){ .id = 1, .age_ms = 700, .tok = 10 };
+	ask.slots[1] = (struct lg_slot){ .id = 2, .age_ms = 200, .tok = 5 };
+	tell(&s, 0, &ask, 1000);
+	assert_int_equal(look(&s, 1000).spent_tok, 15);
+	assert_int_equal(look(&s, 1000).pool_tok, 65);
+	for (uint64_t ms = 1010; ms < 4000 && last_ask(&s)->spent_tok == 0; ms += 10)
+		tick(&s, ms);
+	assert_int_equal(last_ask(&s)->spent_tok, 15);
+	assert_int_equal(last_ask(&s)->n_slots, 2);
+	assert_int_equal(last_ask(&s)->slots[0].tok, 10);
+	assert_int_equal(last_ask(&s)->slots[1].tok, 5);
+	/* 0.5 s apart at both tiers, but for the two thousandths */
+	assert_in_range(last_ask(&s)->slots[0].age_ms - last_ask(&s)->slots[1].age_ms, 498, 500);
+	end(&s);
+}
+
+TEST(a_silent_host_costs_its_lease)
+{
+	struct lg_ask ask = request_of(1, 40), late = report_of(2, 1, 40, 0, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	tick(&s, 10999);	/* its lease ends with the region's, at 10 s, and lapses a second later */
+	assert_int_equal(look(&s, 10999).outstanding_tok, 40);
+	tick(&s, 11000);
+	assert_int_equal(look(&s, 11000).outstanding_tok, 0);
+	assert_int_equal(look(&s, 11000).spent_tok, 40);
+	assert_int_equal(tell(&s, 0, &late, 12000)->generation, 2);
+	assert_int_equal(look(&s, 12000).spent_tok, 40);
+	end(&s);
+}
+
+TEST(a_host_that_lost_its_memory_costs_its_lease)
+{
+	struct lg_ask ask = request_of(7, 40), reborn = request_of(1, 10);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	lg_region_ask(s.region, 0, 2, &reborn, T0 + 300 * MS, &s.fx);
+	assert_int_equal(look(&s, 300).spent_tok, 40);
+	assert_int_equal(look(&s, 300).outstanding_tok, 10);
+	assert_int_equal(last_grant(&s.down, 0)->generation, 2);
+	end(&s);
+}
+
+TEST(when_its_own_lease_is_void_a_region_starts_empty_and_tells_its_hosts)
+{
+	struct lg_ask ask = request_of(1, 40), other = request_of(1, 20), old = report_of(2, 1, 40, 40, 0);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	tell(&s, 1, &other, 200);
+	old.request = true;
+	old.want_tok = 40;
+	grant(&s, 5001, 2, 0, 10000, 300);
+	assert_int_equal(s.down.n, 2);
+	assert_int_equal(last_grant(&s.down, 0)->generation, 2);
+	assert_int_equal(last_grant(&s.down, 0)->granted_tok, 0);
+	assert_int_equal(last_grant(&s.down, 1)->generation, 2);
+	assert_int_equal(look(&s, 300).generation, 2);
+	assert_int_equal(look(&s, 300).pool_tok, 0);
+	assert_int_equal(look(&s, 300).outstanding_tok, 0);
+	/* what is told of the old lease is the home's to know */
+	tell(&s, 0, &old, 400);
+	assert_int_equal(look(&s, 400).spent_tok, 0);
+	/* the old generation is not heard again */
+	grant(&s, 5001, 1, 500, 10000, 500);
+	assert_int_equal(look(&s, 500).granted_tok, 0);
+	grant(&s, 5001, 2, 50, 10000, 600);
+	assert_int_equal(look(&s, 600).granted_tok, 50);
+	end(&s);
+}
+
+TEST(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets)
+{
+	struct lg_ask ask = request_of(1, 80), other = request_of(1, 80);
+	struct script s;
+
+	ask.demand_mtps = other.demand_mtps = 20000;
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	s.up.n = 0;
+	tell(&s, 0, &ask, 200);
+	assert_int_equal(s.up.n, 1);
+	assert_true(last_ask(&s)->request);
+	assert_int_equal(last_ask(&s)->demand_mtps, 20000);
+	assert_true(last_ask(&s)->want_tok > 80);
+	assert_int_equal(tell(&s, 1, &other, 210)->granted_tok, 20);
+	assert_true(last_grant(&s.down, 1)->partial);
+	assert_int_equal(s.up.n, 1);	/* the answer is awaited */
+	grant(&s, 5002, 1, 160, 10000, 300);
+	assert_int_equal(last_grant(&s.down, 1)->granted_tok, 80);
+	assert_false(last_grant(&s.down, 1)->partial);
+	end(&s);
+}
+
+TEST(an_idle_region_returns_its_pool_three_seconds_after_its_hosts)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	ask = report_of(2, 1, 40, 30, 10);
+	tell(&s, 0, &ask, 1000);
+	for (uint64_t ms = 1010; ms < 5500; ms += 10) {
+		tick(&s, ms);
+		assert_int_equal(look(&s, ms).returned_tok, 0);
+		if (s.up.n)
+			grant(&s, last_ask(&s)->seq, 1, 100, 10000, ms);
+	}
+	tick(&s, 5500);
+	assert_int_equal(look(&s, 5500).returned_tok, 70);
+	assert_int_equal(last_ask(&s)->returned_tok, 70);
+	assert_int_equal(last_ask(&s)->spent_tok, 30);
+	assert_false(lg_region_is_idle(s.region, T0 + 5500 * MS));
+	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 5600);
+	assert_true(lg_region_is_idle(s.region, T0 + 5600 * MS));
+	end(&s);
+}
+
+TEST(more_than_twice_what_the_hosts_need_goes_back)
+{
+	struct lg_ask ask = request_of(1, 10);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 2000);
+	ask.demand_mtps = 1000;
+	for (uint64_t i = 0; i < 60; i++) {
+		ask = report_of(2 + i, 1, 10 + i, i, 0);
+		ask.request = true;
+		ask.want_tok = 10;
+		ask.demand_mtps = 1000;
+		if (i == 0) {
+			ask = request_of(1, 10);
+			ask.demand_mtps = 1000;
+		}
+		tell(&s, 0, &ask, 200 + i * 100);
+		tick(&s, 210 + i * 100);
+		if (s.up.n)
+			grant(&s, last_ask(&s)->seq, 1, 2000, 10000, 220 + i * 100);
+		s.up.n = 0;
+	}
+	assert_true(look(&s, 6200).returned_tok > 1900);
+	assert_in_range(look(&s, 6200).pool_tok + look(&s, 6200).outstanding_tok, 1, 2 * look(&s, 6200).target_tok);
+	end(&s);
+}
+
+TEST(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 0, &ask, 200);
+	lg_region_close(s.region, T0 + 300 * MS, &s.fx);
+	assert_int_equal(last_ask(&s)->returned_tok, 60);
+	assert_false(last_ask(&s)->request);
+	assert_int_equal(look(&s, 300).outstanding_tok, 40);
+	end(&s);
+}
+
+/* ---- lives ---- */
+
+TEST(a_region_in_a_new_life_voids_what_hosts_have_and_remembers_what_they_spent)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *heir = NULL;
+	struct lg_ask hello = report_of(90, 3, 500, 420, 80);
+	struct script s;
+
+	assert_int_equal(lg_succession_new(T0, &heir), 0);
+	assert_int_equal(lg_succession_list(heir, 0), 0);
+	assert_int_equal(lg_succession_list(heir, 1), 0);
+	begin(&s, LG_SLIDING_WINDOW, 2, heir);
+	assert_false(lg_region_up(s.region, 1, T0, &s.fx));
+	tick(&s, 100);
+	assert_int_equal(s.up.n, 0);
+	hello.epoch = 2;
+	hello.n_history = 2;
+	hello.history[0] = (struct lg_slot){ .id = 1, .age_ms = 30000, .tok = 300 };
+	hello.history[1] = (struct lg_slot){ .id = 2, .age_ms = 500, .tok = 120 };
+	assert_int_equal(tell(&s, 0, &hello, 200)->generation, 4);
+	assert_int_equal(last_grant(&s.down, 0)->status, LG_GRANT_RECOVERING);
+	assert_int_equal(look(&s, 200).spent_tok, 0);	/* the home counts that */
+	assert_int_equal(s.up.n, 0);
+	/* the other host has nothing of this key: now it may speak, by itself */
+	lg_succession_synced(heir, 1);
+	tick(&s, 300);
+	assert_int_equal(s.up.n, 1);
+	assert_int_equal(last_ask(&s)->generation, 0);
+	assert_int_equal(last_ask(&s)->granted_tok, 0);
+	assert_int_equal(last_ask(&s)->n_history, 2);
+	assert_int_equal(last_ask(&s)->history[0].tok, 300);
+	assert_in_range(last_ask(&s)->history[0].age_ms, 29700, 30100);
+	assert_int_equal(last_ask(&s)->history[1].tok, 120);
+	end(&s);
+}
+
+TEST(a_region_waits_for_silent_hosts_until_their_leases_are_over_and_counts_their_window_as_full)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *heir = NULL;
+	struct lg_ask ask = request_of(1, 10);
+	struct script s;
+
+	assert_int_equal(lg_succession_new(T0, &heir), 0);
+	assert_int_equal(lg_succession_list(heir, 0), 0);
+	begin(&s, LG_SLIDING_WINDOW, 2, heir);
+	lg_region_up(s.region, 1, T0, &s.fx);
+	ask.epoch = 2;
+	tell(&s, 5, &ask, 10000);	/* a stranger */
+	tick(&s, 10999);
+	assert_int_equal(s.up.n, 0);
+	tick(&s, 11000);
+	assert_int_equal(s.up.n, 1);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 10000);
+	end(&s);
+}
+
+TEST(a_key_of_a_host_that_lost_its_memory_counts_as_full_from_then)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *heir = NULL;
+	struct script s;
+
+	assert_int_equal(lg_succession_new(T0, &heir), 0);
+	assert_int_equal(lg_succession_list(heir, 0), 0);
+	lg_succession_forgot(heir, T0 - 20 * S);
+	lg_succession_synced(heir, 0);
+	assert_int_equal(lg_succession_forgot_ns(heir), T0 - 20 * S);
+	begin(&s, LG_SLIDING_WINDOW, 2, heir);
+	assert_true(lg_region_up(s.region, 1, T0, &s.fx));
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 10000);
+	assert_in_range(last_ask(&s)->history[0].age_ms, 19600, 19960);
+	end(&s);
+}
+
+TEST(a_home_in_a_new_life_is_told_what_was_spent_in_the_last_window)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_SLIDING_WINDOW, 100);
+	tell(&s, 0, &ask, 200);
+	ask = report_of(2, 1, 40, 25, 0);
+	tell(&s, 0, &ask, 1000);
+	lg_region_down(s.region);
+	assert_true(lg_region_up(s.region, 2, T0 + 2 * S, &s.fx));
+	assert_int_equal(last_ask(&s)->epoch, 2);
+	assert_int_equal(last_ask(&s)->generation, 1);
+	assert_int_equal(last_ask(&s)->granted_tok, 100);
+	assert_int_equal(last_ask(&s)->spent_tok, 25);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 25);
+	/* goes on lending what it has; the old home is not heard */
+	grant(&s, last_ask(&s)->seq, 1, 500, 10000, 2100);
+	assert_int_equal(look(&s, 2100).granted_tok, 100);
+	end(&s);
+}
+
+TEST(what_lapsed_here_is_part_of_what_a_new_home_is_told)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_SLIDING_WINDOW, 100);
+	tell(&s, 0, &ask, 200);
+	tick(&s, 11000);
+	lg_region_down(s.region);
+	lg_region_up(s.region, 2, T0 + 11500 * MS, &s.fx);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 40);
+	/* and what its own void lease left with hosts */
+	s.down.n = 0;
+	end(&s);
+	leased(&s, LG_SLIDING_WINDOW, 100);
+	ask = request_of(1, 40);
+	tell(&s, 0, &ask, 200);
+	grant(&s, 5001, 2, 0, 10000, 300);
+	lg_region_up(s.region, 2, T0 + 400 * MS, &s.fx);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 40);
+	end(&s);
+}
+
+TEST(messages_of_another_epoch_or_out_of_bounds_are_not_heard)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	ask.epoch = 2;
+	assert_null(tell(&s, 0, &ask, 200));
+	ask.epoch = 1;
+	ask.n_history = LG_HISTORY_MAX + 1;
+	assert_null(tell(&s, 0, &ask, 200));
+	ask.n_history = 0;
+	assert_int_equal(tell(&s, LG_HOLDERS_MAX, &ask, 200)->status, LG_GRANT_OVERLOADED);
+	assert_non_null(tell(&s, 0, &ask, 200));
+	end(&s);
+}
+
+TEST(hundreds_of_hosts_that_are_short_share_at_the_next_tick)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 1000);
+	for (uint32_t i = 0; i < 50; i++) {
+		struct lg_ask ask = request_of(1, 20);
+
+		assert_int_equal(tell(&s, i, &ask, 200)->granted_tok, 20);
+	}
+	for (uint32_t i = 50; i < 110; i++) {
+		struct lg_ask ask = request_of(1, 20);
+
+		assert_int_equal(tell(&s, i, &ask, 200)->granted_tok, 0);
+	}
+	/* what is given back is not for who asks next */
+	for (uint32_t i = 0; i < 30; i++) {
+		struct lg_ask ask = report_of(2, 1, 20, 6, 14);
+
+		tell(&s, i, &ask, 205);
+	}
+	assert_int_equal(look(&s, 205).pool_tok, 420);
+	tick(&s, 210);
+	assert_int_equal(s.down.n, 60);
+	for (size_t i = 0; i < s.down.n; i++) {
+		uint64_t tok = s.down.v[i].grant.granted_tok;
+
+		least = tok < least ? tok : least;
+		most = tok > most ? tok : most;
+	}
+	assert_int_equal(least, 7);
+	assert_int_equal(most, 7);
+	assert_int_equal(look(&s, 210).pool_tok, 0);
+	end(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_host_is_lent_out_of_the_pool),
+		cmocka_unit_test(no_host_is_lent_beyond_the_regions_own_end),
+		cmocka_unit_test(past_its_end_a_region_lends_nothing_and_returns_its_pool),
+		cmocka_unit_test(what_hosts_report_is_passed_on_with_its_age),
+		cmocka_unit_test(a_silent_host_costs_its_lease),
+		cmocka_unit_test(a_host_that_lost_its_memory_costs_its_lease),
+		cmocka_unit_test(when_its_own_lease_is_void_a_region_starts_empty_and_tells_its_hosts),
+		cmocka_unit_test(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets),
+		cmocka_unit_test(an_idle_region_returns_its_pool_three_seconds_after_its_hosts),
+		cmocka_unit_test(more_than_twice_what_the_hosts_need_goes_back),
+		cmocka_unit_test(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold),
+		cmocka_unit_test(a_region_in_a_new_life_voids_what_hosts_have_and_remembers_what_they_spent),
+		cmocka_unit_test(a_region_waits_for_silent_hosts_until_their_leases_are_over_and_counts_their_window_as_full),
+		cmocka_unit_test(a_key_of_a_host_that_lost_its_memory_counts_as_full_from_then),
+		cmocka_unit_test(a_home_in_a_new_life_is_told_what_was_spent_in_the_last_window),
+		cmocka_unit_test(what_lapsed_here_is_part_of_what_a_new_home_is_told),
+		cmocka_unit_test(messages_of_another_epoch_or_out_of_bounds_are_not_heard),
+		cmocka_unit_test(hundreds_of_hosts_that_are_short_share_at_the_next_tick),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
