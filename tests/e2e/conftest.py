@@ -8,15 +8,20 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from lib import BPFFS, LEASEGATE, LEASEGATED, net  # noqa: E402
+from lib import BPFFS, LEASEGATE, LEASEGATED, be_prompt, net  # noqa: E402
 from lib.host import Host  # noqa: E402
 
 TEST_S = 90		# no test may hang the run; a test that comes near this is broken
 
 
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
+
+
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: minutes of traffic; runs only when asked for, with -m long")
-    config.option.markexpr = config.option.markexpr or "not long"
+    config.addinivalue_line("markers", "long: minutes of traffic; runs only with --long, or -m long")
+    if not config.option.markexpr and not config.getoption("--long"):
+        config.option.markexpr = "not long"
 
 
 def pytest_sessionstart(session):
@@ -30,6 +35,7 @@ def pytest_sessionstart(session):
     if not os.path.ismount(BPFFS):
         pytest.exit(f"no bpf file system on {BPFFS}", 5)
     net.sweep()
+    be_prompt()
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,14 @@ def test_a_perfect_bucket_is_the_one_of_the_textbook():
     assert law.token_bucket_most(10, 2, S, 2_499_999_999) == 14
 
 
+def test_a_perfect_window_admits_its_limit_and_refills_as_it_slides():
+    assert law.sliding_window_perfect([0, 1, 2, 9, 10, 11, 12], 2, 10) == [0, 1, 10, 11]
+    stamps = sorted(random.Random(3).randrange(1000) for _ in range(800))
+    admitted = law.sliding_window_perfect(stamps, 50, 100)
+    assert law.worst_window(admitted, 100)[0] == 50
+    assert law.between(admitted, 0, 1000) == len([t for t in admitted if t > 0])
+
+
 GOOD = '# HELP a help me\n# TYPE a counter\na{x="1",y="q\\"z"} 3\na{x="2"} 4.5\n# TYPE b gauge\nb 1\n'
 
 

@@ -16,6 +16,9 @@ HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}		# Ethernet, IP, UDP
 
 
 def bucket_rule(limit, burst, unit="packets", **more):
+    if unit == "bytes":		# amounts of bytes need a unit
+        amount, per = limit.split("/")
+        limit, burst = f"{amount}B/{per}", f"{burst}B"
     lines = "".join(f"    {k}: {v}\n" for k, v in more.items())
     return ("rules:\n"
             "  - name: per-source\n"

@@ -76,7 +76,7 @@ def test_health_and_readiness_follow_enforcement(host):
     links = [f"{host.instance.pins}/links/{f}" for f in os.listdir(f"{host.instance.pins}/links")]
     for link in links:
         assert host.ns.run("bpftool", "link", "detach", "pinned", link).returncode == 0
-    until(lambda: host.ns.http_get("/readyz", 9464)[0] == 503, "a node whose link was cut is not ready", timeout_s=15)
+    until(lambda: host.ns.http_get("/readyz", 9464)[0] == 503, "a node whose link was cut is not ready", timeout_s=5)
     assert host.ns.http_get("/healthz", 9464)[0] == 200
     assert node.alive
 

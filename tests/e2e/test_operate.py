@@ -156,12 +156,6 @@ def test_the_programs_explain_themselves(argv):
         assert all(command in r.stdout for command in COMMANDS)
 
 
-@pytest.mark.parametrize("program", [LEASEGATE, LEASEGATED])
-def test_the_programs_say_their_version(program):
-    r = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10)
-    assert r.returncode == 0 and r.stdout.startswith(program.rsplit("/", 1)[1])
-
-
 USAGE_ERRORS = {
     "nothing": [], "an unknown command": ["statsu"], "an unknown option": ["status", "--nope"], "a word too many": ["status", "x"],
     "explain without a file": ["explain"], "bypass for no time": ["bypass", "on", "--for"],

@@ -13,6 +13,7 @@ Regions know each other by their true addresses (the region list) and dial throu
 other way from one to another, as nothing forwards.
 """
 import contextlib
+import time
 
 from .daemon import Instance
 from .net import Namespace, ip, veth
@@ -119,14 +120,19 @@ class Cluster:
         for r in self:
             r.sender = stack.enter_context(Sender(self.clients, (r.host, PORT), rate_pps, source=USER))
 
-    def rates(self, **pps):
-        """Sets the rates by region, '-' written as '_'; regions not named are silent."""
+    def only(self, region, rate_pps):
+        """All traffic goes to one region from now on. Returns when now was."""
         for r in self:
-            r.sender.rate_pps = pps.get(r.name.replace("-", "_"), 0)
+            r.sender.rate_pps = rate_pps if r is region else 0
+        return time.monotonic_ns()
 
     def admitted_ns(self):
         """Times of all packets that were let in anywhere, sorted."""
         return sorted(t for r in self for t in r.receiver.stamps_ns)
+
+    def sent_ns(self):
+        """Times of all packets that were sent anywhere, sorted."""
+        return sorted(t for r in self for t in r.sender.sent_ns)
 
     def home_of_user(self):
         """The region whose server owns the user's budget, once somebody leased from it."""

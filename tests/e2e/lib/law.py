@@ -38,3 +38,19 @@ def token_bucket_perfect(sent_ns, burst_tok, rate_tok, per_ns, cost=1):
             level -= cost * per_ns
             admitted += cost
     return admitted
+
+
+def sliding_window_perfect(sent_ns, limit, window_ns):
+    """The times of what one perfect sliding window, with no distance to anybody, admits of these arrivals (sorted)."""
+    admitted, oldest = [], 0
+    for t in sent_ns:
+        while oldest < len(admitted) and admitted[oldest] <= t - window_ns:
+            oldest += 1
+        if len(admitted) - oldest < limit:
+            admitted.append(t)
+    return admitted
+
+
+def between(stamps_ns, start_ns, end_ns):
+    """How many stamps, in any order, lie in (start_ns, end_ns]."""
+    return sum(start_ns < t <= end_ns for t in stamps_ns)

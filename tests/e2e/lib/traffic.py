@@ -13,7 +13,7 @@ import time
 
 _SO_TIMESTAMPNS = 35
 _SO_RCVBUFFORCE = 33
-_CATCH_UP = 64		# most packets sent at once: a veth queue holds 256
+_CATCH_UP = 128		# most packets sent at once: a veth queue holds 256
 ETH_P_ALL = 3
 
 
@@ -78,7 +78,8 @@ class Sender(_Worker):
         self.sock = ns.socket(family, socket.SOCK_DGRAM)
         if source:
             self.sock.bind((source, 0))
-        self.sock.connect(dest)
+        # Not connected: ICMP errors of a port that nobody listens on must not come back as failed sends.
+        self.dest = dest
         self.payload, self.rate_pps = payload, rate_pps
         self.sent_ns = array.array("q")
         self.refused = 0		# the local stack would not take it
@@ -103,14 +104,16 @@ class Sender(_Worker):
         for _ in range(n):
             t = time.monotonic_ns()
             try:
-                self.sock.send(self.payload)
+                self._send_one()
             except OSError as e:
-                # ICMP errors of a closed port come back on connected sockets; they are nobody's fault here.
-                if e.errno not in (errno.ECONNREFUSED, errno.ENOBUFS, errno.EPERM):
+                if e.errno != errno.ENOBUFS:
                     raise
                 self.refused += 1
                 continue
             self.sent_ns.append(t)
+
+    def _send_one(self):
+        self.sock.sendto(self.payload, self.dest)
 
     def burst(self, n, gap_s=0.0):
         """Sends n packets from the calling thread, in steps a veth queue can hold; for senders that were not started."""
@@ -205,6 +208,9 @@ class FrameSender(Sender):
         self.payload, self.rate_pps = frame, rate_pps
         self.sent_ns = array.array("q")
         self.refused = 0
+
+    def _send_one(self):
+        self.sock.send(self.payload)
 
 
 def udp_port(frame):
