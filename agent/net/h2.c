@@ -120,7 +120,8 @@ static void say_farewell(struct lg_h2 *h2)
 {
 	struct evbuffer *out = bufferevent_get_output(h2->bev);
 
-	/* Not nghttp2_session_terminate_session(): nothing follows that, and last statuses may be on their way. */
+	/* Last statuses of streams go before: some peers drop what follows a GOAWAY when the connection ends right after it. */
+	fill(h2);
 	submit_goaway(h2, NGHTTP2_NO_ERROR, h2->farewell);
 	fill(h2);
 	/* The bufferevent keeps the front of its buffer for itself, but it will not get to write any more. */

@@ -5,7 +5,7 @@
     grpcio_peer.py holder ADDRESS   asks the lessor at ADDRESS, tries what must be refused, exits 0 when all was as expected
     grpcio_peer.py lessor           listens, prints its port, serves one holder after the other until its input closes
 
-Exit code 77: grpcio or protoc is not installed.
+Exit code 77: grpcio or protoc is not installed. The end-to-end tests take Stream from here.
 """
 import concurrent.futures
 import queue
@@ -180,7 +180,8 @@ def lessor():
     server.stop(None)
 
 
-if sys.argv[1] == "holder":
-    holder(sys.argv[2])
-else:
-    lessor()
+if __name__ == "__main__":
+    if sys.argv[1] == "holder":
+        holder(sys.argv[2])
+    else:
+        lessor()

@@ -584,9 +584,9 @@ static void a_child_that_cannot_be_confined_is_an_error_at_start(void **state)
 		if (syscall(SYS_capset, &head, caps) < 0)
 			_exit(1);
 		_exit(lg_http_start(n.loop, "127.0.0.1:0", on_request, NULL, &http, &c) == -EPERM &&
-				      strstr(c.text, "CAP_SETUID") ?
-			      0 :
-			      2);
+				      strstr(c.text, "CAP_SETUID")
+			      ? 0
+			      : 2);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));

@@ -23,8 +23,8 @@
 #include "base/mem.h"
 #include "loop/loop.h"
 
-/* A network namespace with nothing but lo, and SIGPIPE ignored, as in the daemon. Without the right to make one, the machine's own lo does as well: every port is chosen by the
- * kernel. */
+/* A network namespace with nothing but lo, and SIGPIPE ignored, as in the daemon. Without the right to make one, the machine's own lo does
+ * as well: every port is chosen by the kernel. */
 static inline void net_alone(void)
 {
 	struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };

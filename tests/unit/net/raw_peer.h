@@ -120,9 +120,9 @@ static inline void raw_headers(struct raw_peer *p, uint32_t stream, uint8_t flag
 
 static inline void raw_request(struct raw_peer *p, uint32_t stream, const char *path)
 {
-	const char *const fields[] = { ":method", "POST",	":scheme",	"http",		    ":path",
-				       path,	  ":authority", "peer",		"content-type",	    "application/grpc",
-				       "te",	  "trailers",	NULL };
+	const char *const fields[] = { ":method", "POST", ":scheme", "http", ":path",
+				       path, ":authority", "peer", "content-type", "application/grpc",
+				       "te", "trailers", NULL };
 
 	raw_headers(p, stream, 0, fields);
 }
