@@ -325,6 +325,9 @@ int lg_admin_start(struct lg_loop *loop, const char *path, json_t *(*fn)(void *a
 		return -ENOMEM;
 	fd = -1;
 	evconnlistener_set_error_cb(admin->listener, on_accept_error);
+	/* It was enabled already, but whether that worked is said only here. */
+	if (evconnlistener_enable(admin->listener) < 0)
+		return -ENOMEM;
 	*ret_admin = TAKE(admin);
 	return 0;
 }

@@ -19,8 +19,8 @@
 #define PATH "/leasegate.v1.LeaseService/Hold"
 #define BACKOFF_MIN_MS 50
 #define BACKOFF_MAX_MS 2000
-#define WELCOME_MS 10000	/* from the start of an attempt; dialling has a shorter limit of its own */
-#define STEADY_MS 2000		/* up for so long, the next failure is a new one */
+#define WELCOME_S 10	/* from the start of an attempt; dialling has a shorter limit of its own */
+#define STEADY_S 2	/* up for so long, the next failure is a new one */
 
 enum state { DOWN, CONNECTING, UP };
 
@@ -35,8 +35,9 @@ struct lg_lease_client {
 	struct lg_grpc_stream *stream;
 	struct lg_batch batch;
 	struct lg_source *retry;	/* the next attempt, or the end of a failed one */
-	struct lg_source *deadline;	/* for the welcome */
-	struct lg_source *steady;
+	bool retry_armed;
+	struct lg_source *ticker;	/* each second: what takes too long */
+	uint32_t state_s;
 	uint32_t backoff_ms;
 	bool failed;			/* to be taken down from the loop, for `why` */
 	char why[256];
@@ -47,16 +48,26 @@ static uint32_t jittered(uint32_t ms)
 	return ms / 2 + arc4random_uniform(ms / 2 + 1);
 }
 
+static void enter(struct lg_lease_client *client, enum state state)
+{
+	client->state = state;
+	client->state_s = 0;
+}
+
+/* Without memory for the timer the ticker does its work, if later. */
+static void retry_after(struct lg_lease_client *client, uint32_t ms)
+{
+	client->retry_armed = lg_source_arm(client->retry, ms * LG_NS_PER_MS) == 0;
+}
+
 static void go_down(struct lg_lease_client *client, const char *why)
 {
-	client->state = DOWN;
+	enter(client, DOWN);
 	client->failed = false;
 	client->stream = NULL;
 	client->grpc = lg_grpc_client_free(client->grpc);
 	lg_batch_fini(&client->batch);
-	lg_source_disarm(client->deadline);
-	lg_source_disarm(client->steady);
-	lg_source_arm(client->retry, jittered(client->backoff_ms) * LG_NS_PER_MS);
+	retry_after(client, jittered(client->backoff_ms));
 	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
 	client->handlers.down(client->arg, why);
 }
@@ -67,16 +78,14 @@ static void fail_later(struct lg_lease_client *client, const char *why)
 		return;
 	client->failed = true;
 	snprintf(client->why, sizeof(client->why), "%s", why);
-	lg_source_arm(client->retry, 0);
+	retry_after(client, 0);
 }
 
 /* ---- what the stream says ---- */
 
 static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome)
 {
-	client->state = UP;
-	lg_source_disarm(client->deadline);
-	lg_source_arm(client->steady, STEADY_MS * LG_NS_PER_MS);
+	enter(client, UP);
 	client->handlers.up(client->arg, welcome);
 }
 
@@ -150,14 +159,12 @@ static void connect_now(struct lg_lease_client *client)
 	struct lg_complaint c;
 	int r;
 
-	client->state = CONNECTING;
+	enter(client, CONNECTING);
 	r = lg_grpc_client_new(client->loop, client->address, &handlers, client, &client->grpc, &c);
 	if (r == 0)
 		r = lg_grpc_client_open(client->grpc, PATH, &client->stream);
 	if (r == 0)
 		r = say_hello(client);
-	if (r == 0)
-		r = lg_source_arm(client->deadline, WELCOME_MS * LG_NS_PER_MS);
 	if (r < 0)
 		go_down(client, "out of memory");
 }
@@ -166,22 +173,24 @@ static void on_retry(void *arg)
 {
 	struct lg_lease_client *client = arg;
 
+	client->retry_armed = false;
 	if (client->failed)
 		go_down(client, client->why);
 	else
 		connect_now(client);
 }
 
-static void on_deadline(void *arg)
-{
-	go_down(arg, "the lessor said no welcome within 10 s");
-}
-
-static void on_steady(void *arg)
+static void on_second(void *arg)
 {
 	struct lg_lease_client *client = arg;
 
-	client->backoff_ms = BACKOFF_MIN_MS;
+	client->state_s++;
+	if ((client->failed || client->state == DOWN) && !client->retry_armed)
+		on_retry(client);
+	else if (client->state == CONNECTING && client->state_s > WELCOME_S)
+		go_down(client, "the lessor said no welcome within 10 s");
+	else if (client->state == UP && client->state_s > STEADY_S)
+		client->backoff_ms = BACKOFF_MIN_MS;
 }
 
 int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
@@ -206,13 +215,10 @@ int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct 
 	client->backoff_ms = BACKOFF_MIN_MS;
 	r = lg_loop_add_timer(loop, on_retry, client, &client->retry);
 	if (r == 0)
-		r = lg_loop_add_timer(loop, on_deadline, client, &client->deadline);
-	if (r == 0)
-		r = lg_loop_add_timer(loop, on_steady, client, &client->steady);
-	if (r == 0)
-		r = lg_source_arm(client->retry, 0);
+		r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, client, &client->ticker);
 	if (r < 0)
 		return r;
+	retry_after(client, 0);
 	*ret_client = TAKE(client);
 	return 0;
 }
@@ -224,8 +230,7 @@ struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client)
 	lg_grpc_client_free(client->grpc);
 	lg_batch_fini(&client->batch);
 	lg_source_free(client->retry);
-	lg_source_free(client->deadline);
-	lg_source_free(client->steady);
+	lg_source_free(client->ticker);
 	free(client);
 	return NULL;
 }

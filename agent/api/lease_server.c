@@ -42,7 +42,7 @@ struct lg_lease_server {
 	LIST_HEAD(, lg_lease_peer) peers;
 	unsigned int n_peers;
 	struct lg_source *ticker;
-	struct lg_source *reaper;	/* ends peers that failed */
+	struct lg_source *reaper;	/* ends peers that failed; the ticker does, too, if there was no memory to arm this */
 	struct lg_lease_server_counts counts;
 };
 
@@ -207,20 +207,6 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 
 /* ---- time ---- */
 
-static void on_second(void *arg)
-{
-	struct lg_lease_server *server = arg;
-	struct lg_lease_peer *peer = LIST_FIRST(&server->peers), *next;
-
-	for (; peer; peer = next) {
-		next = LIST_NEXT(peer, link);
-		if (peer->greeted || ++peer->age_s <= HELLO_S)
-			continue;
-		server->counts.late++;
-		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 5 s", false);
-	}
-}
-
 static struct lg_lease_peer *first_failed(struct lg_lease_server *server)
 {
 	struct lg_lease_peer *peer;
@@ -241,6 +227,21 @@ static void on_reap(void *arg)
 		server->counts.slow++;
 		peer_end(peer, LG_GRPC_RESOURCE_EXHAUSTED, peer->why, true);
 	}
+}
+
+static void on_second(void *arg)
+{
+	struct lg_lease_server *server = arg;
+	struct lg_lease_peer *peer = LIST_FIRST(&server->peers), *next;
+
+	for (; peer; peer = next) {
+		next = LIST_NEXT(peer, link);
+		if (peer->greeted || ++peer->age_s <= HELLO_S)
+			continue;
+		server->counts.late++;
+		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 5 s", false);
+	}
+	on_reap(server);
 }
 
 /* ---- the role ---- */

@@ -113,6 +113,9 @@ int lg_grpc_server_new(struct lg_loop *loop, const char *address, const struct l
 		return -ENOMEM;
 	fd = -1;
 	evconnlistener_set_error_cb(server->listener, on_accept_error);
+	/* It was enabled already, but whether that worked is said only here. */
+	if (evconnlistener_enable(server->listener) < 0)
+		return -ENOMEM;
 	*ret_server = TAKE(server);
 	return 0;
 }

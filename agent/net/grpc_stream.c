@@ -84,9 +84,16 @@ static nghttp2_nv field(const char *name, const char *value)
 	return field_len(name, value, strlen(value));
 }
 
+/* Fatal is want of memory; a connection on which something is missing is of no use. */
+static void submitted(struct lg_grpc_stream *s, int r)
+{
+	if (nghttp2_is_fatal(r))
+		lg_h2_drop(s->conn->h2, nghttp2_strerror(r));
+}
+
 static void reset(struct lg_grpc_stream *s, uint32_t error)
 {
-	nghttp2_submit_rst_stream(lg_h2_session(s->conn->h2), NGHTTP2_FLAG_NONE, s->id, error);
+	submitted(s, nghttp2_submit_rst_stream(lg_h2_session(s->conn->h2), NGHTTP2_FLAG_NONE, s->id, error));
 }
 
 /* grpc-status and grpc-message; returns how many fields were written. The buffers must live until they are submitted. */
@@ -108,7 +115,7 @@ static void submit_trailers(struct lg_grpc_stream *s)
 	nghttp2_nv nv[2];
 	size_t n = status_fields(s, nv, number, message);
 
-	nghttp2_submit_trailer(lg_h2_session(s->conn->h2), s->id, nv, n);
+	submitted(s, nghttp2_submit_trailer(lg_h2_session(s->conn->h2), s->id, nv, n));
 }
 
 /* A status without messages: one block of headers that is also the last. */
@@ -120,7 +127,7 @@ static void submit_refusal(struct lg_grpc_stream *s)
 	size_t n = 3 + status_fields(s, nv + 3, number, message);
 
 	s->responded = true;
-	nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, n, NULL);
+	submitted(s, nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, n, NULL));
 }
 
 /* Not gRPC at all: the peer gets an answer in HTTP. */
@@ -130,7 +137,7 @@ static void submit_http_error(struct lg_grpc_stream *s, const char *status)
 
 	s->done = true;
 	s->responded = true;
-	nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, N_ELEMS(nv), NULL);
+	submitted(s, nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, N_ELEMS(nv), NULL));
 }
 
 static ssize_t on_source(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len, uint32_t *flags,
@@ -164,7 +171,7 @@ static void resume(struct lg_grpc_stream *s)
 	if (!s->deferred)
 		return;
 	s->deferred = false;
-	nghttp2_session_resume_data(lg_h2_session(s->conn->h2), s->id);
+	submitted(s, nghttp2_session_resume_data(lg_h2_session(s->conn->h2), s->id));
 }
 
 /* A peer that does not read is told by a reset, which needs no window; gRPC has a status for this one. */
@@ -358,7 +365,7 @@ static void accept_request(struct lg_grpc_stream *s)
 	}
 	s->is_open = true;
 	s->responded = true;
-	nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, N_ELEMS(nv), &source);
+	submitted(s, nghttp2_submit_response(lg_h2_session(s->conn->h2), s->id, nv, N_ELEMS(nv), &source));
 }
 
 static void got_request(struct lg_grpc_stream *s)
