@@ -301,12 +301,16 @@ static void end_lease(struct lg_lessee *l, uint64_t now_ns, const struct lg_less
 		take(l, UINT64_MAX, now_ns, fx);
 }
 
-/* What an idle key keeps, so that a caller who comes by now and then need not wait: little, and nothing of a small budget. */
+/*
+ * What an idle key keeps, so that a caller who comes by now and then need not wait: little, and nothing of a small budget. What all idle
+ * hosts keep together is missing where the traffic is: a hundredth of the budget at most, or one token each.
+ */
 static uint64_t kept_tok(struct lg_lessee *l, uint64_t now_ns)
 {
 	uint64_t few_tok = lg_max_u64(2 * lg_demand_peak_tok(&l->demand, now_ns), 1);
+	uint64_t part_tok = lg_max_u64(l->terms.budget_tok / (100ull * l->terms.hosts), 1);
 
-	return lg_min_u64(few_tok, l->terms.budget_tok / (4ull * l->terms.hosts));
+	return lg_min_u64(lg_min_u64(few_tok, part_tok), l->terms.budget_tok / (4ull * l->terms.hosts));
 }
 
 /* Gives back what is not needed, if there is somebody to give it to. */

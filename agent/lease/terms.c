@@ -64,9 +64,10 @@ void lg_terms_init(const struct lg_rule_def *rule, uint32_t regions, uint32_t ho
 	};
 	uint64_t span = span_ns(&t);
 
-	/* A window frees tokens with time alone, so its home's tick adds to the time in which none can be lent: half as long. */
-	t.home_tick_ns = lg_clamp_u64(span / (bucket ? 100 : 200), 20 * MS, 100 * MS);
-	t.slot_ns = lg_clamp_u64(span / 200, 10 * MS, 100 * MS);
+	/* A window serves W / (W + Lambda): what it frees waits for the end of its slot, a tick of the home and a round trip. So slot
+	 * and tick are short beside the round trip, which nothing can shorten. */
+	t.home_tick_ns = lg_clamp_u64(span / (bucket ? 100 : 500), 20 * MS, 100 * MS);
+	t.slot_ns = lg_clamp_u64(span / (bucket ? 200 : 500), 10 * MS, 100 * MS);
 	t.max_outstanding_tok = max_outstanding_tok(&t, rule->lease.max_outstanding_permille, span);
 	if (rule->lease.max_outstanding_permille)
 		t.region_period_ns = written_period_ns(&t);

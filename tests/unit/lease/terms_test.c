@@ -22,7 +22,7 @@ TEST(the_numbers_follow_from_how_long_the_budget_lasts)
 		{ LG_TOKEN_BUCKET, 10000, 60000, 10000, 3000, 750, 100, 100, 3000, 30000 },
 		{ LG_SLIDING_WINDOW, 10000, 60000, 0, 3000, 750, 100, 100, 3000, 30000 },
 		{ LG_TOKEN_BUCKET, 10000, 10000, 10000, 1000, 250, 100, 50, 3000, 10000 },
-		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 1000, 250, 50, 50, 3000, 10000 },
+		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 1000, 250, 20, 20, 3000, 10000 },
 		{ LG_TOKEN_BUCKET, 1000, 1000, 1000, 100, 25, 20, 10, 500, 10000 },
 		{ LG_SLIDING_WINDOW, 1000, 1000, 0, 100, 25, 20, 10, 500, 10000 },
 		/* A day's window: the longest period. A bucket of six milliseconds: the shortest. */
