@@ -195,6 +195,8 @@ static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complai
 {
 	if (m->hello && (m->n_asks || m->synced))
 		return lg_complain(c, "hello does not stand alone");
+	if (m->synced && m->synced->forgot_age_ms > LG_WIRE_AGE_MAX_MS)
+		return lg_complain(c, "synced: forgot_age_ms is out of range");
 	if (m->hello)
 		return check_hello(m->hello, c);
 	if (m->n_asks > LG_BATCH_KEYS_MAX)
@@ -317,9 +319,13 @@ void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire
 	ret_ask->n_history = copy_slots(ret_ask->history, u->history, u->n_history);
 }
 
-bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg)
+bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg, uint64_t *ret_forgot_age_ms)
 {
-	return msg->m->synced;
+	const Leasegate__V1__Synced *synced = msg->m->synced;
+
+	if (synced)
+		*ret_forgot_age_ms = synced->forgot ? synced->forgot_age_ms : LG_LEASE_REMEMBERS;
+	return synced;
 }
 
 int lg_lessor_msg_parse(const uint8_t *data, size_t len, struct lg_lessor_msg **ret_msg, struct lg_complaint *c)

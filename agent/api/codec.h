@@ -32,7 +32,7 @@ bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello 
 size_t lg_holder_msg_count(const struct lg_holder_msg *msg);
 /* The i-th ask, i below the count. */
 void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_ask *ret_ask);
-bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg);
+bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg, uint64_t *ret_forgot_age_ms);
 
 /* ---- from a lessor ---- */
 struct lg_lessor_msg;
@@ -46,6 +46,6 @@ void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wi
 /* ---- writing: what is out of range is brought to the nearest value that is safe, a shorter age or a smaller wish ---- */
 void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello);
 void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const struct lg_ask *ask);
-void lg_codec_put_synced(struct lg_text *out);
+void lg_codec_put_synced(struct lg_text *out, uint64_t forgot_age_ms);
 void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome);
 void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, const struct lg_grant *grant);

@@ -135,11 +135,14 @@ void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 	pack(out, &m.base);
 }
 
-void lg_codec_put_synced(struct lg_text *out)
+void lg_codec_put_synced(struct lg_text *out, uint64_t forgot_age_ms)
 {
 	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
 	Leasegate__V1__Synced synced = LEASEGATE__V1__SYNCED__INIT;
 
+	synced.forgot = forgot_age_ms != LG_LEASE_REMEMBERS;
+	if (synced.forgot)
+		synced.forgot_age_ms = forgot_age_ms < LG_WIRE_AGE_MAX_MS ? forgot_age_ms : LG_WIRE_AGE_MAX_MS;
 	m.synced = &synced;
 	pack(out, &m.base);
 }

@@ -255,10 +255,10 @@ void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_ke
 		fail_later(client, lg_batch_why(r));
 }
 
-void lg_lease_client_synced(struct lg_lease_client *client)
+void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_ms)
 {
 	if (lg_lease_client_is_up(client))
-		lg_codec_put_synced(&client->batch.text);
+		lg_codec_put_synced(&client->batch.text, forgot_age_ms);
 }
 
 void lg_lease_client_flush(struct lg_lease_client *client)

@@ -33,6 +33,9 @@ struct lg_lease_hello {
 	uint32_t max_keys;		/* it will lease no more than this; 0 unknown */
 };
 
+/* For the age of the time before which a holder does not remember what it spent: it remembers all. */
+#define LG_LEASE_REMEMBERS UINT64_MAX
+
 struct lg_lease_welcome {
 	char lessor[LG_NAME_LEN];	/* region name */
 	uint32_t epoch;			/* host: of the region as lessor; region: of the home as lessor */
@@ -57,8 +60,8 @@ LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
 bool lg_lease_client_is_up(const struct lg_lease_client *client);
 /* Adds to the batch; ignored while down (the core says all again on up). */
 void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask);
-/* "All that I hold has been named." Goes after the asks before it. */
-void lg_lease_client_synced(struct lg_lease_client *client);
+/* "All that I hold has been named." Goes after the asks before it. forgot_age_ms: what was spent longer ago is not remembered. */
+void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_ms);
 void lg_lease_client_flush(struct lg_lease_client *client);
 
 /* ---- lessor's end ---- */
@@ -69,7 +72,7 @@ struct lg_lease_server_handlers {
 	int (*hello)(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
 		     struct lg_lease_welcome *welcome, char *why);
 	void (*ask)(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask);
-	void (*synced)(void *arg, struct lg_lease_peer *peer);
+	void (*synced)(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms);
 	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
 	/* Of an accepted peer, never from inside a call of yours; it is freed when this returns. */
 	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);

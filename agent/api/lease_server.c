@@ -149,6 +149,7 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 {
 	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
 	void *arg = peer->server->arg;
+	uint64_t forgot_age_ms;
 
 	for (size_t i = 0; peer->stream && i < lg_holder_msg_count(msg); i++) {
 		struct lg_wire_key key;
@@ -157,8 +158,8 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 		lg_holder_msg_ask(msg, i, &key, &ask);
 		handlers->ask(arg, peer, &key, &ask);
 	}
-	if (peer->stream && lg_holder_msg_is_synced(msg))
-		handlers->synced(arg, peer);
+	if (peer->stream && lg_holder_msg_is_synced(msg, &forgot_age_ms))
+		handlers->synced(arg, peer, forgot_age_ms);
 	if (peer->stream)
 		handlers->batch_end(arg, peer);
 }

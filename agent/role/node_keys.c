@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "role/status.h"
 
 #define KEY_IDLE_NS (60 * LG_NS_PER_S)	/* buckets unused this long leave the table */
 #define SWEEP_KEYS_MAX 16384u		/* of one sweep */
@@ -323,7 +324,7 @@ void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome)
 	n->up = true;
 	n->n_connects++;
 	lg_table_each(n->keys, key_up, &a);
-	lg_lease_client_synced(n->client);
+	lg_lease_client_synced(n->client, lg_status_forgot_age_ms(n->forgot_until_ns, a.now_ns));
 	lg_node_flush(n);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/age.h"
 #include "rules/yaml.h"
 
 #define SWEEP_PERIOD_NS (1 * LG_NS_PER_S)
@@ -169,17 +170,26 @@ static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_k
 	lg_server_ask(arg, lg_lease_peer_user(peer), key, ask);
 }
 
-static void on_synced(void *arg, struct lg_lease_peer *peer)
+static void synced(struct lg_succession *succession, const struct lg_server_holder *h, uint64_t forgot_ns)
+{
+	if (!succession)
+		return;
+	lg_succession_forgot(succession, forgot_ns);
+	lg_succession_synced(succession, h->index);
+}
+
+static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms)
 {
 	struct lg_server_holder *h = lg_lease_peer_user(peer);
 	struct lg_server *s = arg;
 	struct lg_server_holders *kind = h->is_region ? &s->regions : &s->hosts;
+	uint64_t forgot_ns = forgot_age_ms == LG_LEASE_REMEMBERS ? 0 : lg_age_end_ns(forgot_age_ms, lg_clock_now_ns());
 
-	if (kind->succession)
-		lg_succession_synced(kind->succession, h->index);
+	if (forgot_ns > kind->forgot_ns)
+		kind->forgot_ns = forgot_ns;
+	synced(kind->succession, h, forgot_ns);
 	for (size_t i = 0; h->is_region && i < LG_RULES_MAX; i++)
-		if (s->rules[i].succession)
-			lg_succession_synced(s->rules[i].succession, h->index);
+		synced(s->rules[i].succession, h, forgot_ns);
 }
 
 static void on_batch_end(void *arg, struct lg_lease_peer *peer)

@@ -46,6 +46,7 @@ struct lg_server_holders {
 	size_t n, size;
 	struct lg_table *by_name;
 	struct lg_succession *succession;	/* NULL: no earlier life leased to anybody */
+	uint64_t forgot_ns;			/* one of them does not remember what it spent before; 0: all do */
 	const char *prefix;			/* of keys in the store */
 };
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/hash.h"
+#include "role/status.h"
 
 #define NEW_KEYS_PER_S 20000u	/* keys a server takes on per second: a flood of strangers must not become a storm of leases */
 #define NEW_KEYS_BURST_NS (LG_NS_PER_S / 2)
@@ -382,17 +383,20 @@ static int region_key_up(void *arg, const void *key, void *value)
 static void home_sync(struct lg_server_home *home)
 {
 	struct lg_server *s = home->server;
+	uint64_t forgot_ns = s->hosts.forgot_ns;
 
 	if (!home->up || home->synced || (s->hosts.succession && lg_succession_missing(s->hosts.succession)))
 		return;
 	home->synced = true;
 	if (home->client) {
-		lg_lease_client_synced(home->client);
+		lg_lease_client_synced(home->client, lg_status_forgot_age_ms(forgot_ns, lg_clock_now_ns()));
 		return;
 	}
 	local_pump(s);
-	if (s->regions.succession)
-		lg_succession_synced(s->regions.succession, s->self_holder->index);
+	if (!s->regions.succession)
+		return;
+	lg_succession_forgot(s->regions.succession, forgot_ns);
+	lg_succession_synced(s->regions.succession, s->self_holder->index);
 }
 
 void lg_server_home_up(struct lg_server_home *home, uint32_t epoch)

@@ -3,11 +3,18 @@
 
 #include <string.h>
 
+#include "api/lease_rpc.h"
+#include "lease/age.h"
 #include "leasegate/abi.h"
 
 json_int_t lg_status_ms_until(uint64_t then_ns, uint64_t now_ns)
 {
 	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
+}
+
+uint64_t lg_status_forgot_age_ms(uint64_t until_ns, uint64_t now_ns)
+{
+	return until_ns ? lg_age_ms(until_ns, now_ns) : LG_LEASE_REMEMBERS;
 }
 
 const char *lg_status_grant_name(enum lg_grant_status status)

@@ -17,6 +17,8 @@
 
 /* Milliseconds from now to then, negative when past, as JSON holds them. */
 json_int_t lg_status_ms_until(uint64_t then_ns, uint64_t now_ns);
+/* The age of the time before which a holder has forgotten, as it tells a lessor; 0: it remembers all. */
+uint64_t lg_status_forgot_age_ms(uint64_t until_ns, uint64_t now_ns);
 /* "ok", "unknown_rule", "not_home", "overloaded", "recovering" */
 const char *lg_status_grant_name(enum lg_grant_status status);
 json_t *lg_status_attachment(const struct lg_attachment *a);

@@ -89,16 +89,18 @@ static void requests_and_reports_survive_the_wire(void **state)
 	struct lg_holder_msg *msg;
 	struct lg_wire_key key;
 	struct lg_lease_hello hello;
+	uint64_t forgot_age_ms = 0;
 
 	(void)state;
 	asks[1].request = false;
 	lg_codec_put_ask(&text, &source_key, &asks[0]);
 	lg_codec_put_ask(&text, &rule_key, &asks[1]);
 	lg_codec_put_ask(&text, &rule_key, &asks[2]);
-	lg_codec_put_synced(&text);
+	lg_codec_put_synced(&text, 1234);
 	msg = parse(&text);
 	assert_false(lg_holder_msg_hello(msg, &hello));
-	assert_true(lg_holder_msg_is_synced(msg));
+	assert_true(lg_holder_msg_is_synced(msg, &forgot_age_ms));
+	assert_int_equal(forgot_age_ms, 1234);
 	assert_int_equal(lg_holder_msg_count(msg), 3);
 	for (size_t i = 0; i < 3; i++) {
 		memset(&back, 0xaa, sizeof(back));
@@ -114,10 +116,11 @@ static void an_empty_message_is_an_empty_batch(void **state)
 {
 	struct lg_text text = { .s = "" };
 	struct lg_holder_msg *msg = parse(&text);
+	uint64_t forgot_age_ms;
 
 	(void)state;
 	assert_int_equal(lg_holder_msg_count(msg), 0);
-	assert_false(lg_holder_msg_is_synced(msg));
+	assert_false(lg_holder_msg_is_synced(msg, &forgot_age_ms));
 	lg_holder_msg_free(msg);
 }
 
@@ -341,6 +344,7 @@ ROW(hello_and_ask, a->m.hello = &a->hello)
 ROW(hello_and_synced, a->m.n_asks = 0; a->m.hello = &a->hello; a->m.synced = &a->synced)
 ROW(hello_no_holder, a->m.n_asks = 0; a->m.hello = &a->hello; a->hello.holder = (char *)"")
 ROW(hello_bad_region, a->m.n_asks = 0; a->m.hello = &a->hello; a->hello.region = (char *)"a/b")
+ROW(synced_with_an_age_out_of_range, a->m.n_asks = 0; a->m.synced = &a->synced; a->synced.forgot_age_ms = LG_WIRE_AGE_MAX_MS + 1)
 ROW(synced_alone, a->m.n_asks = 0; a->m.synced = &a->synced)
 
 static void each_range_is_checked_on_both_of_its_sides(void **state)
@@ -401,6 +405,7 @@ static void each_range_is_checked_on_both_of_its_sides(void **state)
 		{ hello_and_synced, "hello does not stand alone" },
 		{ hello_no_holder, "the holder is no name" },
 		{ hello_bad_region, "the region is no name" },
+		{ synced_with_an_age_out_of_range, "synced: forgot_age_ms is out of range" },
 		{ synced_alone, "" },
 	};
 	static struct ask_message a;
@@ -564,7 +569,7 @@ static void mutated_messages_are_refused_or_within_range(void **state)
 	ask.n_slots = 3;
 	lg_codec_put_ask(&text, &source_key, &ask);
 	lg_codec_put_ask(&text, &source_key, &ask);
-	lg_codec_put_synced(&text);
+	lg_codec_put_synced(&text, LG_LEASE_REMEMBERS);
 	assert_true(text.len < sizeof(wire));
 	for (int round = 0; round < 20000; round++) {
 		size_t len = next_random(&seed) % 8 ? text.len : next_random(&seed) % (text.len + 1);

@@ -97,11 +97,12 @@ static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_k
 		l->n_reports++;
 }
 
-static void on_synced(void *arg, struct lg_lease_peer *peer)
+static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms)
 {
 	struct lessor *l = arg;
 
 	(void)peer;
+	assert_true(forgot_age_ms == LG_LEASE_REMEMBERS);
 	l->n_synced++;
 }
 
@@ -238,7 +239,7 @@ static void we_lease_from_grpcio(void **state)
 	WAIT_FOR(n.loop, h.n_up);
 	ask_for_everything(client);
 	WAIT_FOR(n.loop, h.n_grants == N_KEYS);
-	lg_lease_client_synced(client);
+	lg_lease_client_synced(client, LG_LEASE_REMEMBERS);
 	lg_lease_client_flush(client);
 	WAIT_FOR(n.loop, h.n_down);
 	assert_string_equal(h.why, "that was 100% of it (status 9)");

@@ -81,11 +81,12 @@ static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_k
 	}
 }
 
-static void on_synced(void *arg, struct lg_lease_peer *peer)
+static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms)
 {
 	struct lessor *l = arg;
 
 	(void)peer;
+	assert_true(forgot_age_ms == LG_LEASE_REMEMBERS);
 	l->n_synced++;
 }
 
@@ -119,7 +120,7 @@ static void on_up(void *arg, const struct lg_lease_welcome *welcome)
 	h->n_up++;
 	h->welcome = *welcome;
 	if (h->sync_on_up) {
-		lg_lease_client_synced(h->client);
+		lg_lease_client_synced(h->client, LG_LEASE_REMEMBERS);
 		lg_lease_client_flush(h->client);
 	}
 }
@@ -284,7 +285,7 @@ static void ten_thousand_keys_go_in_batches_of_at_most_512(void **state)
 
 		lg_lease_client_ask(f.h.client, &key, &ask);
 	}
-	lg_lease_client_synced(f.h.client);
+	lg_lease_client_synced(f.h.client, LG_LEASE_REMEMBERS);
 	lg_lease_client_flush(f.h.client);
 	WAIT_FOR(f.n.loop, f.h.n_grants == N_KEYS);
 	assert_int_equal(f.l.n_asks, N_KEYS);
@@ -354,7 +355,7 @@ static void a_holder_comes_back_after_its_lessor(void **state)
 	assert_false(lg_lease_client_is_up(f.h.client));
 	/* Asks while down go nowhere and do no harm. */
 	lg_lease_client_ask(f.h.client, &(struct lg_wire_key){ .rule = "r", .form = 1 }, &(struct lg_ask){ .seq = 1 });
-	lg_lease_client_synced(f.h.client);
+	lg_lease_client_synced(f.h.client, LG_LEASE_REMEMBERS);
 	lg_lease_client_flush(f.h.client);
 	WAIT_FOR(f.n.loop, f.h.n_down == 2);
 	assert_non_null(strstr(f.h.why, "Connection refused"));
@@ -399,7 +400,7 @@ static void a_peer_closed_in_its_own_handler_hears_nothing_more(void **state)
 
 		lg_lease_client_ask(f.h.client, &key, &ask);
 	}
-	lg_lease_client_synced(f.h.client);
+	lg_lease_client_synced(f.h.client, LG_LEASE_REMEMBERS);
 	lg_lease_client_flush(f.h.client);
 	WAIT_FOR(f.n.loop, f.h.n_down);
 	assert_string_equal(f.h.why, "enough");
