@@ -213,13 +213,13 @@ static __always_inline enum lg_reason lg_bucket_take(struct lg_bucket *bucket, c
 /**
  * lg_bucket_undo() - give back what the same packet took, as another rule refused it after all
  * @took:       what lg_bucket_take returned
- * @generation: lease_generation at that time
+ * @generation: low byte of lease_generation at that time
  *
  * No bucket ends above its cap: a rate's position before v counts as v, and a block gets back what came from it. If the agent has
  * closed the books of that generation meanwhile the tokens stay spent, as they were booked.
  */
 static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
-					   enum lg_reason took, __u32 generation)
+					   enum lg_reason took, __u8 generation)
 {
 	__u64 cost_tok = ask->cost_tok;
 
@@ -227,7 +227,7 @@ static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struc
 		__sync_fetch_and_add(&bucket->full_at_vt, -(cost_tok * rule->rate.unit_per_tok));
 		__sync_fetch_and_add(&bucket->spent_tok, -cost_tok);
 	} else if (took == LG_PASS_ADMITTED) {
-		if (lg_read(bucket->lease_generation) == generation)
+		if ((__u8)lg_read(bucket->lease_generation) == generation)
 			__sync_fetch_and_add(&bucket->spent_tok, -cost_tok);
 	} else if (rule->fallback == LG_FALLBACK_SHARE) {
 		__sync_fetch_and_add(&bucket->share_full_at_vt, -(cost_tok * rule->share.unit_per_tok));

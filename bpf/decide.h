@@ -22,27 +22,12 @@ const volatile bool lg_test_clock = false;
 #define LG_ANNOUNCE_TICK_NS (1000000000ull / LG_ANNOUNCE_PER_S)
 #define LG_ANNOUNCE_BURST_NS (1000 * LG_ANNOUNCE_TICK_NS) /* a thousand keys at once */
 
-/* What became of a packet at one of the rules it matches. */
-enum lg_match_state {
-	LG_MATCH_IDLE,  /* nothing to take: it refuses, would refuse, or was not asked */
-	LG_MATCH_READY, /* has what it takes */
-	LG_MATCH_DONE,  /* taken, or let through without a bucket: `reason` says how */
-};
-
-struct lg_match {
-	__u32 generation; /* of the lease the tokens came from */
-	__u8 rule_index;
-	__u8 state;  /* enum lg_match_state */
-	__u8 reason; /* enum lg_reason */
-	__u8 _pad;
-};
-
 /* A packet on its way through the rules. */
 struct lg_visit {
 	struct lg_pkt pkt;
-	__u64 clock_ns[2]; /* fine, coarse; 0: not read yet */
-	struct lg_ask ask; /* of the rule at hand */
-	struct lg_key key; /* under the rule at hand */
+	__u64 clock_ns[2];  /* fine, coarse; 0: not read yet */
+	struct lg_key key;  /* under the rule at hand; lies on the stack of the entry, as 6.1 wants the keys of look-ups */
+	__u64 is_reachable; /* struct lg_control */
 };
 
 /* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
@@ -89,62 +74,19 @@ static __always_inline bool lg_announce_admit(struct lg_shared *words, __u64 now
 	return false;
 }
 
-/*
- * Tells the agent about the key at hand, at most once per LG_ANNOUNCE_GAP_NS for the key (whoever swaps asked_ns tells), and
- * within LG_ANNOUNCE_PER_S for the host. What is held back is counted; the key's next packet after the gap tries again.
- */
-__noinline int lg_announce(struct lg_visit *visit, struct lg_bucket *bucket, __u32 type)
+static __always_inline __u64 lg_cost(const struct lg_rule *rule, const struct lg_pkt *pkt)
 {
-	struct lg_shared *words;
-	struct lg_event *event;
-	__u64 asked_ns, now_ns;
-	__u32 zero = 0;
-
-	words = bpf_map_lookup_elem(&shared, &zero);
-	if (!visit || !bucket || !words)
-		return 0;
-	now_ns = visit->ask.now_ns;
-	asked_ns = lg_read(bucket->asked_ns);
-	if (asked_ns && (__s64)(now_ns - asked_ns) < (__s64)LG_ANNOUNCE_GAP_NS)
-		return 0;
-	if (__sync_val_compare_and_swap(&bucket->asked_ns, asked_ns, now_ns) != asked_ns)
-		return 0;
-	if (!lg_announce_admit(words, now_ns)) {
-		__sync_fetch_and_add(&words->events_limited, 1);
-		return 0;
-	}
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		__sync_fetch_and_add(&words->events_lost, 1);
-		return 0;
-	}
-	event->type = type;
-	event->_pad = 0;
-	event->key = visit->key;
-	event->cost_tok = visit->ask.cost_tok;
-	event->now_ns = now_ns;
-	bpf_ringbuf_submit(event, 0);
-	return 1;
+	return lg_pick(pkt->packets, pkt->bytes, rule->flags / LG_RULE_BYTES & 1);
 }
 
-/* Makes a bucket for the key at hand. Returns 1 if there is one now, made here or by another CPU, 0 if there is no room. */
-__noinline int lg_newcomer(struct lg_visit *visit)
+/* What the packet asks of a rule. */
+static __always_inline struct lg_ask lg_ask_make(struct lg_visit *visit, const struct lg_rule *rule)
 {
-	struct lg_shared *words;
-	struct lg_key key;
-	__u32 zero = 0;
-	long r;
-
-	if (!visit)
-		return 0;
-	key = visit->key; /* 6.1 takes keys from this function's stack, not from a caller's */
-	r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
-	if (!r || r == -EEXIST)
-		return 1;
-	words = bpf_map_lookup_elem(&shared, &zero);
-	if (words)
-		__sync_fetch_and_add(&words->map_full, 1);
-	return 0;
+	return (struct lg_ask){
+		.now_ns = lg_visit_now(visit, rule),
+		.cost_tok = lg_cost(rule, &visit->pkt),
+		.is_reachable = visit->is_reachable,
+	};
 }
 
 /*
@@ -161,6 +103,7 @@ static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, cons
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (rule->on_full != LG_ON_FULL_OVERFLOW || !ctl)
 		return NULL;
+	lg_key_make(rule, &visit->pkt, &visit->key);
 	slot = lg_overflow_slot(&visit->key, &visit->pkt, ctl->hash_seed);
 	index = (rule->rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
 	visit->key.form = LG_FORM_OVERFLOW;
@@ -169,30 +112,88 @@ static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, cons
 	return bpf_map_lookup_elem(&overflow, &index);
 }
 
-/* Sets what the packet asks of the rule, and its key. Returns LG_PASS_ADMITTED, or why it can never pass. */
-static __always_inline enum lg_reason lg_prepare(struct lg_visit *visit, const struct lg_rule *rule)
+/* Makes a bucket for the key at hand. Returns 1 if there is one now, made here or by another CPU, 0 if there is no room. */
+__noinline int lg_newcomer(struct lg_visit *visit)
 {
-	visit->ask.cost_tok = lg_pick(visit->pkt.packets, visit->pkt.bytes, rule->flags / LG_RULE_BYTES & 1);
-	visit->ask.now_ns = lg_visit_now(visit, rule);
-	lg_key_make(rule, &visit->pkt, &visit->key);
-	return lg_rule_refusal(rule, visit->pkt.packets, &visit->ask);
+	struct lg_shared *words;
+	struct lg_key key;
+	__u32 zero = 0;
+	long r;
+
+	if (!visit)
+		return 0;
+	key = visit->key;
+	r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
+	if (!r || r == -EEXIST)
+		return 1;
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (words)
+		__sync_fetch_and_add(&words->map_full, 1);
+	return 0;
 }
 
-/* Books what a bucket answered: its use and, for leased keys, what the agent should hear. */
-static __always_inline void lg_settle(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket,
-				      enum lg_reason reason)
+/**
+ * lg_announce() - tell the agent about a key of a global rule
+ * @bucket: of the key at hand, or NULL: its overflow bucket
+ * @type:   enum lg_event_type
+ *
+ * At most once per LG_ANNOUNCE_GAP_NS for the key (whoever swaps asked_ns tells), and within LG_ANNOUNCE_PER_S for the host. What is
+ * held back is counted; the key's next packet after the gap tries again.
+ */
+__noinline int lg_announce(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket, __u32 type)
 {
-	lg_bucket_touch(bucket, rule, visit->ask.now_ns);
+	struct lg_shared *words;
+	struct lg_event *event;
+	enum lg_reason reason;
+	__u64 asked_ns;
+	struct lg_ask ask;
+	__u32 zero = 0;
+
+	if (!visit || !rule)
+		return 0;
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (!bucket || !words)
+		return 0;
+	ask = lg_ask_make(visit, rule);
+	asked_ns = lg_read(bucket->asked_ns);
+	if (asked_ns && (__s64)(ask.now_ns - asked_ns) < (__s64)LG_ANNOUNCE_GAP_NS)
+		return 0;
+	if (__sync_val_compare_and_swap(&bucket->asked_ns, asked_ns, ask.now_ns) != asked_ns)
+		return 0;
+	if (!lg_announce_admit(words, ask.now_ns)) {
+		__sync_fetch_and_add(&words->events_limited, 1);
+		return 0;
+	}
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&words->events_lost, 1);
+		return 0;
+	}
+	event->type = type;
+	event->_pad = 0;
+	event->key = visit->key;
+	event->cost_tok = ask.cost_tok;
+	event->now_ns = ask.now_ns;
+	bpf_ringbuf_submit(event, 0);
+	return 1;
+}
+
+/* Books what a bucket answered. Returns what the agent should hear of the key (enum lg_event_type), or 0. */
+static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
+				       enum lg_reason reason)
+{
+	lg_bucket_touch(bucket, rule, ask->now_ns);
 	if (!lg_is_pass(reason))
-		__sync_fetch_and_add(&bucket->denied_tok, visit->ask.cost_tok);
+		__sync_fetch_and_add(&bucket->denied_tok, ask->cost_tok);
 	if (!(rule->flags & LG_RULE_GLOBAL))
-		return;
+		return 0;
 	if (!lg_read(bucket->asked_ns))
-		lg_announce(visit, bucket, LG_EVENT_NEW_KEY);
-	else if (!lg_is_pass(reason))
-		lg_announce(visit, bucket, LG_EVENT_DENIED);
-	else if (reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok))
-		lg_announce(visit, bucket, LG_EVENT_LOW_WATER);
+		return LG_EVENT_NEW_KEY;
+	if (!lg_is_pass(reason))
+		return LG_EVENT_DENIED;
+	return reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok) ? LG_EVENT_LOW_WATER : 0;
 }
 
 /* Counts a rule's own part. Returns what it means for the packet: a shadow rule refuses nothing. */
@@ -204,44 +205,68 @@ static __always_inline enum lg_reason lg_conclude(const struct lg_rule *rule, en
 	return reason;
 }
 
+/* What became of a packet at one of the rules it matches. */
+enum lg_match_state {
+	LG_MATCH_IDLE,  /* nothing to take: it refuses, would refuse, or was not asked */
+	LG_MATCH_READY, /* has what it takes */
+	LG_MATCH_DONE,  /* taken, or let through without a bucket: `reason` says how */
+};
+
+struct lg_match {
+	__u8 rule_index;
+	__u8 state;      /* enum lg_match_state */
+	__u8 reason;     /* enum lg_reason */
+	__u8 generation; /* low byte, of the lease the tokens came from */
+};
+
 enum lg_step {
 	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is booked */
 	LG_STEP_TAKE, /* take it; both answers are booked */
 	LG_STEP_UNDO, /* give it back */
 };
 
+#define LG_STEP_REASON(r) ((enum lg_reason)((r) & 0xff))
+#define LG_STEP_EVENT(r) ((r) >> 8)
+
 /**
  * lg_step() - one rule's part of the way, in full generality
- * @match:  reason is set by the first two steps and read by the last, so is generation
- * @bucket: of the key at hand, or NULL: there is no room for one
+ * @match:  reason and generation are set by the first two steps and read by the last
+ * @bucket: of the packet's key under the rule, or NULL: there is no room for one
  * @step:   enum lg_step
  *
- * Return: as match->reason: LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal.
+ * Return: the reason, LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal, and in the second byte what the agent
+ * should hear of the key (enum lg_event_type).
  */
 __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
 		       __u32 step)
 {
 	enum lg_reason reason;
+	struct lg_ask ask;
+	__u32 event = 0;
 
 	if (!visit || !match || !rule)
 		return LG_DROP_TABLE_FULL;
+	ask = lg_ask_make(visit, rule);
+	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED)
+		return reason; /* the caller has looked */
 	if (!bucket)
 		bucket = lg_crowded(visit, rule, &reason);
 	if (bucket)
-		lg_bucket_init(bucket, rule, visit->ask.now_ns);
+		lg_bucket_init(bucket, rule, ask.now_ns);
 	if (bucket && step == LG_STEP_UNDO) {
-		lg_bucket_undo(bucket, rule, &visit->ask, match->reason, match->generation);
+		lg_bucket_undo(bucket, rule, &ask, match->reason, match->generation);
 	} else if (bucket) {
 		match->generation = lg_read(bucket->lease_generation);
-		reason = lg_bucket_take(bucket, rule, &visit->ask, step == LG_STEP_TAKE);
+		reason = lg_bucket_take(bucket, rule, &ask, step == LG_STEP_TAKE);
 		if (step == LG_STEP_TAKE || !lg_is_pass(reason))
-			lg_settle(visit, rule, bucket, reason);
+			event = lg_settle(bucket, rule, &ask, reason);
 	}
 	match->reason = reason;
-	return reason;
+	return reason | event << 8;
 }
 
-/* The bucket of the key at hand, found or made, or NULL. Keys lie on the stack of the entry, as 6.1 wants it. */
+/* The bucket of the key at hand: found, made or, where there is no room, NULL. */
 static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit)
 {
 	struct lg_bucket *bucket = bpf_map_lookup_elem(&buckets, &visit->key);
@@ -258,132 +283,30 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	struct lg_match match = {};
 	struct lg_bucket *bucket;
 	enum lg_reason reason;
+	struct lg_ask ask;
+	__u32 event;
+	int r;
 
-	reason = lg_prepare(visit, rule);
-	if (reason == LG_PASS_ADMITTED) {
-		bucket = lg_find(visit);
-		if (bucket && lg_read(bucket->kind)) {
-			reason = lg_bucket_take(bucket, rule, &visit->ask, true);
-			lg_settle(visit, rule, bucket, reason);
-		} else {
-			reason = lg_step(visit, &match, rule, bucket, LG_STEP_TAKE);
-		}
+	ask = lg_ask_make(visit, rule);
+	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED)
+		return lg_conclude(rule, reason, &visit->pkt);
+	lg_key_make(rule, &visit->pkt, &visit->key);
+	bucket = lg_find(visit);
+	if (bucket && lg_read(bucket->kind)) {
+		reason = lg_bucket_take(bucket, rule, &ask, true);
+		event = lg_settle(bucket, rule, &ask, reason);
+	} else {
+		r = lg_step(visit, &match, rule, bucket, LG_STEP_TAKE);
+		reason = LG_STEP_REASON(r);
+		event = LG_STEP_EVENT(r);
 	}
+	if (event)
+		lg_announce(visit, rule, bucket, event);
 	return lg_conclude(rule, reason, &visit->pkt);
 }
 
-/* ---- several rules ---- */
-
-/* Of two reasons to let a packet pass the one that tells more. */
-static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
-{
-	if (a == LG_PASS_SHADOW || b == LG_PASS_SHADOW)
-		return LG_PASS_SHADOW;
-	if (a == LG_PASS_FALLBACK || b == LG_PASS_FALLBACK)
-		return LG_PASS_FALLBACK;
-	return a == LG_PASS_TABLE_FULL ? a : b;
-}
-
-/* The rules a packet matches. */
-struct lg_matches {
-	struct lg_match match[LG_MATCHES_MAX];
-	__u32 n;
-};
-
-static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
-						    enum lg_step step)
-{
-	enum lg_reason reason = lg_prepare(visit, rule);
-
-	return reason == LG_PASS_ADMITTED ? (enum lg_reason)lg_step(visit, match, rule, lg_find(visit), step) : reason;
-}
-
-static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
-{
-	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
-}
-
-/* Tests all matches. Returns the first refusal, or the loudest reason to pass. */
-static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits,
-						  struct lg_matches *m)
-{
-	enum lg_reason verdict = LG_PASS_ADMITTED, reason;
-	const struct lg_rule *rule;
-	__u32 k;
-
-	for (k = 0; k < LG_MATCHES_MAX; k++) {
-		if (!hits)
-			break;
-		m->match[k].generation = lg_forget(0);
-		m->match[k].rule_index = lg_lowest_bit(hits);
-		m->match[k].state = lg_forget(LG_MATCH_IDLE);
-		m->match[k].reason = lg_forget(LG_PASS_ADMITTED);
-		hits &= hits - 1;
-		rule = lg_match_rule(set, &m->match[k]);
-		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
-			continue;
-		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TEST);
-		if (lg_is_pass(reason))
-			m->match[k].state = lg_forget(reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY);
-		else
-			reason = lg_conclude(rule, reason, &visit->pkt);
-		if (lg_is_pass(verdict))
-			verdict = lg_forget(lg_is_pass(reason) ? lg_louder(verdict, reason) : reason);
-	}
-	m->n = lg_forget(k);
-	return verdict;
-}
-
-/* Takes for all matches that have what it takes, or for none. */
-static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m,
-						  enum lg_reason verdict)
-{
-	const struct lg_rule *rule;
-	enum lg_reason reason;
-	__u32 k, i;
-
-	for (k = 0; k < LG_MATCHES_MAX; k++) {
-		if (k >= m->n)
-			break;
-		if (m->match[k].state != LG_MATCH_READY)
-			continue;
-		rule = lg_match_rule(set, &m->match[k]);
-		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TAKE);
-		m->match[k].state = lg_forget(lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE);
-		if (!lg_is_pass(reason))
-			reason = lg_conclude(rule, reason, &visit->pkt);
-		if (lg_is_pass(reason)) {
-			verdict = lg_forget(lg_louder(verdict, reason));
-			continue;
-		}
-		for (i = 0; i < k; i++) {
-			if (m->match[i].state == LG_MATCH_DONE)
-				lg_match_step(visit, &m->match[i], lg_match_rule(set, &m->match[i]), LG_STEP_UNDO);
-		}
-		return reason;
-	}
-	return verdict;
-}
-
-static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits)
-{
-	enum lg_reason verdict;
-	struct lg_matches m;
-	__u32 k;
-
-	verdict = lg_test_all(visit, set, hits, &m);
-	if (lg_is_pass(verdict))
-		verdict = lg_take_all(visit, set, &m, verdict);
-	if (!lg_is_pass(verdict))
-		return verdict;
-	for (k = 0; k < LG_MATCHES_MAX; k++) {
-		if (k >= m.n)
-			break;
-		if (m.match[k].state == LG_MATCH_DONE)
-			lg_count_rule(lg_match_rule(set, &m.match[k])->rule_id, m.match[k].reason, &visit->pkt);
-	}
-	return verdict;
-}
+#include "many.h"
 
 /* ---- the pipeline ---- */
 
@@ -399,7 +322,7 @@ static __always_inline enum lg_reason lg_judge(struct lg_visit *visit, const str
 	hits = lg_classify(set, &visit->pkt);
 	if (!hits)
 		return LG_PASS_NO_RULE;
-	visit->ask.is_reachable = ctl->reachable;
+	visit->is_reachable = ctl->reachable;
 	if (!(hits & (hits - 1)))
 		return lg_judge_one(visit, &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)]);
 	return lg_judge_many(visit, set, hits);
@@ -438,6 +361,19 @@ __noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
+static __always_inline enum lg_class lg_reread(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	enum lg_class class;
+
+	class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
+	/* As if they had been written here, like those of the other way. */
+	lg_write(pkt->source.w[0], lg_read(pkt->source.w[0]));
+	lg_write(pkt->source.w[1], lg_read(pkt->source.w[1]));
+	lg_write(pkt->destination.w[0], lg_read(pkt->destination.w[0]));
+	lg_write(pkt->destination.w[1], lg_read(pkt->destination.w[1]));
+	return class;
+}
+
 /* What is left of a frame from here on, as something the verifier knows nothing about: one path instead of one per kind of frame. */
 static __always_inline void lg_visit_forget(struct lg_visit *visit)
 {
@@ -461,7 +397,7 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 
 	class = lg_read_frame(f, &visit->pkt);
 	if (class == LG_CLASS_RETRY)
-		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, &visit->pkt) : lg_reread_tc(f->ctx, &visit->pkt);
+		class = lg_reread(f, &visit->pkt);
 	lg_visit_forget(visit);
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (lg_is_bypassed() || !ctl)

@@ -29,14 +29,23 @@
  * x, with all that the verifier knows about it forgotten: it passes through half a stack slot, which no kernel tracks. Where
  * paths meet, what differs between them but no longer matters would else make it walk the rest once for each.
  */
+#define LG_NOT_ZERO 0x5a5a5a5a /* zeros the verifier does remember, in whatever slot: none are written */
 static __always_inline __u32 lg_forget(__u32 x)
 {
 	__u32 slot[2] __attribute__((aligned(8)));
 	volatile __u32 *half = &slot[1];
 
 	lg_opaque(half); /* else clang keeps only the half in use, and puts it where kernels since 6.8 do track it */
-	*half = x;
-	return *half;
+	*half = x ^ LG_NOT_ZERO;
+	return *half ^ LG_NOT_ZERO;
+}
+
+/* The same for 64 bits, as far as kernels without lg_forget()'s word go: up to 6.16 a negation makes a value unknown. */
+static __always_inline __u64 lg_blur(__u64 x)
+{
+	x = -x;
+	lg_opaque(x);
+	return -x;
 }
 
 struct lg_frame {

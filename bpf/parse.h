@@ -153,10 +153,10 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 	total_bytes = lg_ip_len(bpf_ntohs(ip->tot_len), rest_bytes);
 	if (ip->version != 4 || header_bytes < sizeof(*ip) || total_bytes < header_bytes || total_bytes > rest_bytes)
 		return LG_CLASS_UNPARSABLE;
-	pkt->source.w[0] = lg_forget(0);
-	pkt->source.w[1] = lg_mapped_word(ip->saddr);
-	pkt->destination.w[0] = lg_forget(0);
-	pkt->destination.w[1] = lg_mapped_word(ip->daddr);
+	pkt->source.w[0] = lg_blur(0);
+	pkt->source.w[1] = lg_blur(lg_mapped_word(ip->saddr));
+	pkt->destination.w[0] = lg_blur(0);
+	pkt->destination.w[1] = lg_blur(lg_mapped_word(ip->daddr));
 	pkt->family = LG_RULE_IPV4;
 	pkt->protocol = ip->protocol;
 	is_later = ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK);

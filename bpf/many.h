@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * A packet that matches several rules. All are tested first and only then taken from, in the order of the set; but the last one,
+ * once all others have tokens, is taken from at once, as its test would be the same loop. If a take is lost to another CPU after
+ * all, what was taken is given back. Buckets are found anew for each step: the verifier would follow each mixture of eight pointers.
+ */
+#pragma once
+
+#include "decide.h"
+
+/* The rules that a packet matches. */
+struct lg_matches {
+	struct lg_match match[LG_MATCHES_MAX];
+	__u32 n;
+};
+
+/* Of two reasons to let a packet pass the one that tells more. */
+static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
+{
+	if (a == LG_PASS_SHADOW || b == LG_PASS_SHADOW)
+		return LG_PASS_SHADOW;
+	if (a == LG_PASS_FALLBACK || b == LG_PASS_FALLBACK)
+		return LG_PASS_FALLBACK;
+	return a == LG_PASS_TABLE_FULL ? a : b;
+}
+
+static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
+{
+	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
+}
+
+static __always_inline void lg_match_init(struct lg_match *match, __u64 hits)
+{
+	match->rule_index = lg_lowest_bit(hits);
+	match->state = lg_forget(LG_MATCH_IDLE);
+	match->reason = lg_forget(LG_PASS_ADMITTED);
+	match->generation = lg_forget(0);
+}
+
+/* One step of a match, which tells the agent what it should hear. Returns the reason. */
+static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
+						    enum lg_step step)
+{
+	struct lg_bucket *bucket = NULL;
+	int r;
+
+	lg_key_make(rule, &visit->pkt, &visit->key);
+	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
+		bucket = lg_find(visit); /* what can never pass is refused by lg_step() and needs none */
+	r = lg_step(visit, match, rule, bucket, step);
+	if (LG_STEP_EVENT(r))
+		lg_announce(visit, rule, bucket, LG_STEP_EVENT(r));
+	return LG_STEP_REASON(r);
+}
+
+/*
+ * Tests all matches, and takes from the last if all have tokens. Returns the first refusal, or the loudest reason to pass.
+ */
+static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits,
+						  struct lg_matches *m)
+{
+	enum lg_reason verdict = LG_PASS_ADMITTED, reason;
+	const struct lg_rule *rule;
+	bool is_last;
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (!hits)
+			break;
+		lg_match_init(&m->match[k], hits);
+		hits &= hits - 1;
+		rule = lg_match_rule(set, &m->match[k]);
+		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
+			continue;
+		is_last = lg_is_pass(verdict) && (!hits || k == LG_MATCHES_MAX - 1);
+		reason = lg_match_step(visit, &m->match[k], rule, is_last ? LG_STEP_TAKE : LG_STEP_TEST);
+		if (lg_is_pass(reason))
+			m->match[k].state =
+				lg_forget(is_last || reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY);
+		else
+			reason = lg_conclude(rule, reason, &visit->pkt);
+		if (lg_is_pass(verdict))
+			verdict = lg_forget(lg_is_pass(reason) ? lg_louder(verdict, reason) : reason);
+	}
+	m->n = lg_forget(k);
+	return verdict;
+}
+
+static __always_inline void lg_undo_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m)
+{
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (k >= m->n)
+			break;
+		if (m->match[k].state == LG_MATCH_DONE)
+			lg_match_step(visit, &m->match[k], lg_match_rule(set, &m->match[k]), LG_STEP_UNDO);
+	}
+}
+
+/* Takes for all matches that have what it takes; returns a refusal if one of them had it no longer. */
+static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m,
+						  enum lg_reason verdict)
+{
+	const struct lg_rule *rule;
+	enum lg_reason reason;
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (k >= m->n)
+			break;
+		if (m->match[k].state != LG_MATCH_READY)
+			continue;
+		rule = lg_match_rule(set, &m->match[k]);
+		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TAKE);
+		m->match[k].state = lg_forget(lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE);
+		if (!lg_is_pass(reason))
+			reason = lg_conclude(rule, reason, &visit->pkt);
+		if (!lg_is_pass(reason))
+			return lg_forget(reason);
+		verdict = lg_forget(lg_louder(verdict, reason));
+	}
+	return verdict;
+}
+
+/* Counts what the rules of an admitted packet had to do with it. */
+static __always_inline void lg_count_all(const struct lg_visit *visit, const struct lg_ruleset *set, const struct lg_matches *m)
+{
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (k >= m->n)
+			break;
+		if (m->match[k].state == LG_MATCH_DONE)
+			lg_count_rule(lg_match_rule(set, &m->match[k])->rule_id, m->match[k].reason, &visit->pkt);
+	}
+}
+
+static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits)
+{
+	enum lg_reason verdict;
+	struct lg_matches m;
+
+	verdict = lg_test_all(visit, set, hits, &m);
+	if (!lg_is_pass(verdict))
+		return verdict;
+	verdict = lg_take_all(visit, set, &m, verdict);
+	if (lg_is_pass(verdict))
+		lg_count_all(visit, set, &m);
+	else
+		lg_undo_all(visit, set, &m);
+	return verdict;
+}
