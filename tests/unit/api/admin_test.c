@@ -402,6 +402,20 @@ static void a_socket_that_answers_is_left_alone(void **state)
 	end(&f);
 }
 
+static void a_daemon_whose_socket_was_removed_still_runs(void **state)
+{
+	struct lg_complaint c = { 0 };
+	struct lg_admin *other;
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	unlink(f.path);
+	assert_int_equal(lg_admin_start(f.n.loop, f.path, on_request, &f, &other, &c), -EADDRINUSE);
+	assert_non_null(strstr(c.text, "already running"));
+	end(&f);
+}
+
 /* A daemon that does not know the lock but answers counts as running, too. */
 static void a_foreign_socket_that_answers_is_left_alone(void **state)
 {
@@ -515,6 +529,7 @@ int main(void)
 		cmocka_unit_test(another_user_is_turned_away),
 		cmocka_unit_test(a_socket_left_by_a_dead_daemon_is_replaced),
 		cmocka_unit_test(a_socket_that_answers_is_left_alone),
+		cmocka_unit_test(a_daemon_whose_socket_was_removed_still_runs),
 		cmocka_unit_test(a_foreign_socket_that_answers_is_left_alone),
 		cmocka_unit_test(a_file_in_the_way_is_not_removed),
 		cmocka_unit_test(a_folder_that_is_missing_is_named),

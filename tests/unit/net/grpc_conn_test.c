@@ -520,6 +520,29 @@ static void a_peer_that_takes_nothing_for_30_s_is_cut_off(void **state)
 	end(&f);
 }
 
+static void a_peer_that_takes_a_byte_in_30_s_is_not(void **state)
+{
+	static const uint8_t nothing[8], one[4] = { 0, 0, 0, 1 };
+	static uint8_t message[1 << 17];
+	struct fixture f;
+
+	(void)state;
+	begin_stream(&f);
+	assert_int_equal(lg_grpc_send(f.stream, message, sizeof(message)), 0);
+	RAW_WAIT(&f.n, &f.peer, f.peer.data_bytes == 65535);
+	for (size_t i = 0; i < 100; i++) {
+		raw_frame(&f.peer, PING, 0, 0, nothing, 8);
+		if (i % 29 == 28) {
+			raw_frame(&f.peer, WINDOW_UPDATE, 0, 0, one, 4);
+			raw_frame(&f.peer, WINDOW_UPDATE, 0, 1, one, 4);
+		}
+		RAW_WAIT(&f.n, &f.peer, f.peer.n_frames[PING] > i && f.peer.data_bytes == 65535 + (i + 1) / 29);
+		lg_h2_tick(f.conn->h2, 1000);
+	}
+	assert_int_equal(f.n_closed, 0);
+	end(&f);
+}
+
 static void a_peer_that_opens_its_window_gets_everything(void **state)
 {
 	static const uint8_t more[4] = { 0, 2, 0, 0 };
@@ -603,6 +626,7 @@ int main(void)
 		cmocka_unit_test(a_handler_may_close_the_whole_connection),
 		cmocka_unit_test(a_peer_that_does_not_read_is_cut_off_at_the_bound),
 		cmocka_unit_test(a_peer_that_takes_nothing_for_30_s_is_cut_off),
+		cmocka_unit_test(a_peer_that_takes_a_byte_in_30_s_is_not),
 		cmocka_unit_test(a_peer_that_opens_its_window_gets_everything),
 		cmocka_unit_test(unread_and_unsent_bytes_of_all_streams_are_bounded_together),
 		cmocka_unit_test(a_message_longer_than_1_mib_is_not_sent),

@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -330,6 +332,37 @@ static void the_child_has_no_capability_and_no_way_to_get_one(void **state)
 	end(&f);
 }
 
+/* A daemon that runs as a user of its own with a few capabilities: there is no change of user that would take them away. */
+static void a_child_of_a_parent_that_is_not_root_has_no_capability_either(void **state)
+{
+	char text[4096];
+	struct fixture f;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	pid = fork();
+	if (pid == 0) {
+		struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
+		struct { uint32_t effective, permitted, inheritable; } caps[2] = { { 1 << CAP_NET_ADMIN, 1 << CAP_NET_ADMIN, 0 } };
+
+		if (prctl(PR_SET_KEEPCAPS, 1) < 0 || setresuid(65533, 65533, 65533) < 0 || syscall(SYS_capset, &head, caps) < 0)
+			_exit(1);
+		begin(&f);
+		read_proc(lg_http_pid(f.http), "status", text, sizeof(text));
+		end(&f);
+		_exit(strstr(text, "\nCapPrm:\t0000000000000000\n") && strstr(text, "\nCapEff:\t0000000000000000\n") &&
+				      strstr(text, "\nNoNewPrivs:\t1\n") && strstr(text, "\nUid:\t65533\t65533\t65533\t65533\n")
+			      ? 0
+			      : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void the_child_holds_no_descriptor_of_its_parent(void **state)
 {
 	int secrets[4];
@@ -435,6 +468,8 @@ static void the_child_ends_with_its_parent(void **state)
 	assert_int_equal(read(report[0], &child, sizeof(child)), sizeof(child));
 	pidfd = pidfd_open(child, 0);
 	assert_true(pidfd >= 0);
+	/* Stopped, it cannot notice anything by itself: the kernel has to end it. */
+	kill(child, SIGSTOP);
 	kill(parent, SIGKILL);
 	assert_int_equal(waitpid(parent, &status, 0), parent);
 	/* It is nobody's child of ours: only its end can be seen. */
@@ -603,6 +638,7 @@ int main(void)
 		cmocka_unit_test(headers_and_bodies_are_bounded),
 		cmocka_unit_test(a_page_may_have_16_mib_and_no_more),
 		cmocka_unit_test(the_child_has_no_capability_and_no_way_to_get_one),
+		cmocka_unit_test(a_child_of_a_parent_that_is_not_root_has_no_capability_either),
 		cmocka_unit_test(the_child_holds_no_descriptor_of_its_parent),
 		cmocka_unit_test(a_child_that_dies_is_started_again_within_seconds),
 		cmocka_unit_test(signals_meant_for_the_parent_leave_the_child_alone),
