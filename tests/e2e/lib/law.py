@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The laws a limit is held to, as numbers computed from packets that were really sent and really arrived. Pure."""
+from bisect import bisect_right
 
 
 def worst_window(stamps_ns, window_ns, costs=None):
@@ -16,10 +17,14 @@ def worst_window(stamps_ns, window_ns, costs=None):
     return worst, at_ns
 
 
+def between(stamps_ns, start_ns, end_ns):
+    """How many of the sorted stamps lie in (start_ns, end_ns]."""
+    return bisect_right(stamps_ns, end_ns) - bisect_right(stamps_ns, start_ns)
+
+
 def trailing(stamps_ns, window_ns, at_ns):
     """How many of the sorted stamps lie in (at_ns - window_ns, at_ns]."""
-    from bisect import bisect_right
-    return bisect_right(stamps_ns, at_ns) - bisect_right(stamps_ns, at_ns - window_ns)
+    return between(stamps_ns, at_ns - window_ns, at_ns)
 
 
 def token_bucket_most(burst_tok, rate_tok, per_ns, duration_ns):
@@ -49,8 +54,3 @@ def sliding_window_perfect(sent_ns, limit, window_ns):
         if len(admitted) - oldest < limit:
             admitted.append(t)
     return admitted
-
-
-def between(stamps_ns, start_ns, end_ns):
-    """How many stamps, in any order, lie in (start_ns, end_ns]."""
-    return sum(start_ns < t <= end_ns for t in stamps_ns)
