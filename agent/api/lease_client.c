@@ -21,6 +21,8 @@
 #define BACKOFF_MAX_MS 2000
 #define WELCOME_S 10	/* from the start of an attempt; dialling has a shorter limit of its own */
 #define STEADY_S 2	/* up for so long, the next failure is a new one */
+#define WAITING_MAX (256u << 20)	/* bytes that wait for room in the stream: a million leases named at once */
+#define DRAIN_MS 5
 
 enum state { DOWN, CONNECTING, UP };
 
@@ -36,6 +38,8 @@ struct lg_lease_client {
 	struct lg_batch batch;
 	struct lg_source *retry;	/* the next attempt, or the end of a failed one */
 	bool retry_armed;
+	struct lg_source *drain;	/* what waits gets another chance */
+	bool drain_armed;
 	struct lg_source *ticker;	/* each second: what takes too long */
 	uint32_t state_s;
 	uint32_t backoff_ms;
@@ -66,10 +70,17 @@ static void go_down(struct lg_lease_client *client, const char *why)
 	client->failed = false;
 	client->stream = NULL;
 	client->grpc = lg_grpc_client_free(client->grpc);
-	lg_batch_fini(&client->batch);
+	lg_batch_clear(&client->batch);
 	retry_after(client, jittered(client->backoff_ms));
 	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
 	client->handlers.down(client->arg, why);
+}
+
+/* Without memory for the timer the next message, or the ticker, does its work. */
+static void drain_later(struct lg_lease_client *client)
+{
+	if (!client->drain_armed && lg_batch_waits(&client->batch))
+		client->drain_armed = lg_source_arm(client->drain, DRAIN_MS * LG_NS_PER_MS) == 0;
 }
 
 static void fail_later(struct lg_lease_client *client, const char *why)
@@ -180,11 +191,26 @@ static void on_retry(void *arg)
 		connect_now(client);
 }
 
+static void on_drain(void *arg)
+{
+	struct lg_lease_client *client = arg;
+	int r;
+
+	client->drain_armed = false;
+	if (!lg_lease_client_is_up(client))
+		return;
+	r = lg_batch_drain(&client->batch, client->stream);
+	if (r < 0)
+		fail_later(client, lg_batch_why(r));
+	drain_later(client);
+}
+
 static void on_second(void *arg)
 {
 	struct lg_lease_client *client = arg;
 
 	client->state_s++;
+	drain_later(client);
 	if ((client->failed || client->state == DOWN) && !client->retry_armed)
 		on_retry(client);
 	else if (client->state == CONNECTING && client->state_s > WELCOME_S)
@@ -212,8 +238,11 @@ int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct 
 	client->hello = *hello;
 	client->handlers = *handlers;
 	client->arg = arg;
+	lg_batch_init(&client->batch, WAITING_MAX);
 	client->backoff_ms = BACKOFF_MIN_MS;
 	r = lg_loop_add_timer(loop, on_retry, client, &client->retry);
+	if (r == 0)
+		r = lg_loop_add_timer(loop, on_drain, client, &client->drain);
 	if (r == 0)
 		r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, client, &client->ticker);
 	if (r < 0)
@@ -228,8 +257,9 @@ struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client)
 	if (!client)
 		return NULL;
 	lg_grpc_client_free(client->grpc);
-	lg_batch_fini(&client->batch);
+	lg_batch_clear(&client->batch);
 	lg_source_free(client->retry);
+	lg_source_free(client->drain);
 	lg_source_free(client->ticker);
 	free(client);
 	return NULL;
@@ -242,23 +272,34 @@ bool lg_lease_client_is_up(const struct lg_lease_client *client)
 	return client->state == UP && !client->failed;
 }
 
+/* A piece was put behind what was there before `mark`. */
+static void added(struct lg_lease_client *client, size_t mark)
+{
+	int r = lg_batch_added(&client->batch, mark, client->stream);
+
+	if (r < 0)
+		fail_later(client, lg_batch_why(r));
+	drain_later(client);
+}
+
 void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask)
 {
 	size_t mark = client->batch.text.len;
-	int r;
 
 	if (!lg_lease_client_is_up(client))
 		return;
 	lg_codec_put_ask(&client->batch.text, key, ask);
-	r = lg_batch_added(&client->batch, mark, client->stream);
-	if (r < 0)
-		fail_later(client, lg_batch_why(r));
+	added(client, mark);
 }
 
 void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_ms)
 {
-	if (lg_lease_client_is_up(client))
-		lg_codec_put_synced(&client->batch.text, forgot_age_ms);
+	size_t mark = client->batch.text.len;
+
+	if (!lg_lease_client_is_up(client))
+		return;
+	lg_codec_put_synced(&client->batch.text, forgot_age_ms);
+	added(client, mark);
 }
 
 void lg_lease_client_flush(struct lg_lease_client *client)
@@ -270,4 +311,5 @@ void lg_lease_client_flush(struct lg_lease_client *client)
 	r = lg_batch_flush(&client->batch, client->stream);
 	if (r < 0)
 		fail_later(client, lg_batch_why(r));
+	drain_later(client);
 }

@@ -20,6 +20,8 @@
 
 #define PATH "/leasegate.v1.LeaseService/Hold"
 #define HELLO_S 5	/* for a new stream to say hello */
+#define REGION_WAITING_MAX (64u << 20) /* bytes that wait for room in a region's stream: a home may serve all of its keys in one tick */
+#define DRAIN_MS 5
 
 struct lg_lease_peer {
 	LIST_ENTRY(lg_lease_peer) link;
@@ -42,15 +44,22 @@ struct lg_lease_server {
 	LIST_HEAD(, lg_lease_peer) peers;
 	unsigned int n_peers;
 	struct lg_source *ticker;
+	struct lg_source *drain;	/* what waits for room gets another chance */
+	bool drain_armed;
 	struct lg_source *reaper;	/* ends peers that failed; the ticker does, too, if there was no memory to arm this */
 	struct lg_lease_server_counts counts;
 };
+
+static bool is_usable(const struct lg_lease_peer *peer)
+{
+	return peer->stream && peer->greeted && !peer->failed;
+}
 
 static void peer_free(struct lg_lease_peer *peer)
 {
 	LIST_REMOVE(peer, link);
 	peer->server->n_peers--;
-	lg_batch_fini(&peer->batch);
+	lg_batch_clear(&peer->batch);
 	free(peer);
 }
 
@@ -86,6 +95,13 @@ static void fail_later(struct lg_lease_peer *peer, const char *why)
 	lg_source_arm(peer->server->reaper, 0);
 }
 
+/* Without memory for the timer the next message, or the ticker, does its work. */
+static void drain_later(struct lg_lease_server *server)
+{
+	if (!server->drain_armed)
+		server->drain_armed = lg_source_arm(server->drain, DRAIN_MS * LG_NS_PER_MS) == 0;
+}
+
 /* ---- what streams say ---- */
 
 static int on_open(void *arg, struct lg_grpc_stream *stream, const char *path)
@@ -102,6 +118,7 @@ static int on_open(void *arg, struct lg_grpc_stream *stream, const char *path)
 		return LG_GRPC_RESOURCE_EXHAUSTED;
 	peer->server = server;
 	peer->stream = stream;
+	lg_batch_init(&peer->batch, 0);
 	LIST_INSERT_HEAD(&server->peers, peer, link);
 	server->n_peers++;
 	snprintf(peer->address, sizeof(peer->address), "%s", lg_grpc_peer(stream));
@@ -140,6 +157,8 @@ static void on_hello(struct lg_lease_peer *peer, const struct lg_lease_hello *he
 		return;
 	}
 	peer->greeted = true;
+	if (hello->is_region)
+		peer->batch.waiting_max = REGION_WAITING_MAX;
 	r = send_welcome(peer, &welcome);
 	if (r < 0)
 		fail_later(peer, lg_batch_why(r));
@@ -230,6 +249,22 @@ static void on_reap(void *arg)
 	}
 }
 
+static void on_drain(void *arg)
+{
+	struct lg_lease_server *server = arg;
+	struct lg_lease_peer *peer;
+
+	server->drain_armed = false;
+	LIST_FOREACH(peer, &server->peers, link) {
+		int r = is_usable(peer) ? lg_batch_drain(&peer->batch, peer->stream) : 0;
+
+		if (r < 0)
+			fail_later(peer, lg_batch_why(r));
+		if (lg_batch_waits(&peer->batch))
+			drain_later(server);
+	}
+}
+
 static void on_second(void *arg)
 {
 	struct lg_lease_server *server = arg;
@@ -243,6 +278,7 @@ static void on_second(void *arg)
 		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 5 s", false);
 	}
 	on_reap(server);
+	on_drain(server);
 }
 
 /* ---- the role ---- */
@@ -262,6 +298,8 @@ int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct 
 	LIST_INIT(&server->peers);
 	r = lg_loop_add_timer(loop, on_reap, server, &server->reaper);
 	if (r == 0)
+		r = lg_loop_add_timer(loop, on_drain, server, &server->drain);
+	if (r == 0)
 		r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, server, &server->ticker);
 	if (r == 0)
 		r = lg_grpc_server_new(loop, address, &grpc, server, &server->grpc, c);
@@ -280,6 +318,7 @@ struct lg_lease_server *lg_lease_server_free(struct lg_lease_server *server)
 		peer_free(LIST_FIRST(&server->peers));
 	lg_source_free(server->ticker);
 	lg_source_free(server->reaper);
+	lg_source_free(server->drain);
 	free(server);
 	return NULL;
 }
@@ -294,33 +333,29 @@ void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_leas
 	*ret = server->counts;
 }
 
-static bool is_usable(const struct lg_lease_peer *peer)
+/* What came of adding to a batch or of flushing it. */
+static void sent(struct lg_lease_peer *peer, int r)
 {
-	return peer->stream && peer->greeted && !peer->failed;
+	if (r < 0)
+		fail_later(peer, lg_batch_why(r));
+	if (lg_batch_waits(&peer->batch))
+		drain_later(peer->server);
 }
 
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant)
 {
 	size_t mark = peer->batch.text.len;
-	int r;
 
 	if (!is_usable(peer))
 		return;
 	lg_codec_put_grant(&peer->batch.text, key, grant);
-	r = lg_batch_added(&peer->batch, mark, peer->stream);
-	if (r < 0)
-		fail_later(peer, lg_batch_why(r));
+	sent(peer, lg_batch_added(&peer->batch, mark, peer->stream));
 }
 
 void lg_lease_peer_flush(struct lg_lease_peer *peer)
 {
-	int r;
-
-	if (!is_usable(peer))
-		return;
-	r = lg_batch_flush(&peer->batch, peer->stream);
-	if (r < 0)
-		fail_later(peer, lg_batch_why(r));
+	if (is_usable(peer))
+		sent(peer, lg_batch_flush(&peer->batch, peer->stream));
 }
 
 void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why)

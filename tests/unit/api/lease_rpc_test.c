@@ -297,6 +297,50 @@ static void ten_thousand_keys_go_in_batches_of_at_most_512(void **state)
 	end(&f);
 }
 
+/* Some 20 MiB in one turn of the loop: more than a stream takes at once, and no sign that the lessor is slow. */
+static void as_many_keys_as_a_host_may_have_can_be_named_in_one_turn(void **state)
+{
+	struct lg_ask ask = { .request = true, .want_tok = 1000, .granted_tok = 1000, .spent_tok = 999, .n_slots = 8 };
+	struct fixture f;
+
+	(void)state;
+	for (size_t i = 0; i < ask.n_slots; i++)
+		ask.slots[i] = (struct lg_slot){ 1ull << 40, 100000, 1ull << 30 };
+	begin_up(&f);
+	f.l.answer = true;
+	for (uint32_t i = 0; i < 100000; i++) {
+		const struct lg_wire_key key = key_of(i);
+
+		ask.seq = i + 1;
+		lg_lease_client_ask(f.h.client, &key, &ask);
+	}
+	lg_lease_client_synced(f.h.client, LG_LEASE_REMEMBERS);
+	lg_lease_client_flush(f.h.client);
+	assert_true(lg_lease_client_is_up(f.h.client));
+	WAIT_FOR(f.n.loop, f.l.n_synced && f.h.n_grants == 100000);
+	assert_int_equal(f.l.n_asks, 100000);
+	assert_int_equal(f.l.ask.seq, 100000);	/* in order */
+	assert_int_equal(f.h.n_down + f.l.n_gone, 0);
+	end(&f);
+}
+
+static void synced_after_512_keys_goes_into_a_message_of_its_own(void **state)
+{
+	const struct lg_wire_key key = key_of(1);
+	struct fixture f;
+
+	(void)state;
+	begin_up(&f);
+	for (int i = 0; i < LG_BATCH_KEYS_MAX; i++)
+		lg_lease_client_ask(f.h.client, &key, &(struct lg_ask){ .seq = 1 });
+	lg_lease_client_synced(f.h.client, LG_LEASE_REMEMBERS);
+	lg_lease_client_flush(f.h.client);
+	WAIT_FOR(f.n.loop, f.l.n_synced == 1);
+	assert_int_equal(f.l.n_asks, LG_BATCH_KEYS_MAX);
+	assert_int_equal(f.l.n_batches, 2);
+	end(&f);
+}
+
 static void asks_full_of_slots_are_split_by_bytes(void **state)
 {
 	static struct lg_ask ask = { .n_slots = LG_SLOTS_MAX, .n_history = LG_HISTORY_MAX };
@@ -645,6 +689,31 @@ static void a_holder_that_reads_too_slowly_is_closed(void **state)
 	end(&f);
 }
 
+/* The same to a region: it may have that many keys. */
+static void a_region_is_served_all_its_keys_in_one_turn(void **state)
+{
+	struct lg_lease_hello region = host_hello;
+	struct lg_complaint c = { 0 };
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	region.is_region = true;
+	assert_int_equal(lg_lease_client_new(f.n.loop, f.address, &region, &holder_handlers, &f.h, &f.h.client, &c), 0);
+	WAIT_FOR(f.n.loop, f.h.n_up);
+	for (uint32_t i = 0; i < 300000; i++) {
+		const struct lg_grant grant = { .ack_seq = i, .epoch = 3, .granted_tok = 1 };
+		const struct lg_wire_key key = key_of(i);
+
+		lg_lease_peer_grant(f.l.peer, &key, &grant);
+	}
+	lg_lease_peer_flush(f.l.peer);
+	WAIT_FOR(f.n.loop, f.h.n_grants == 300000);
+	assert_int_equal(f.h.grant.ack_seq, 299999);	/* in order */
+	assert_int_equal(f.l.n_gone + f.h.n_down, 0);
+	end(&f);
+}
+
 /* ---- a lessor that only speaks gRPC ---- */
 
 struct plain_lessor {
@@ -745,6 +814,8 @@ int main(void)
 		cmocka_unit_test(an_ask_reaches_the_lessor_and_its_grant_the_holder),
 		cmocka_unit_test(an_unasked_grant_is_pushed),
 		cmocka_unit_test(ten_thousand_keys_go_in_batches_of_at_most_512),
+		cmocka_unit_test(as_many_keys_as_a_host_may_have_can_be_named_in_one_turn),
+		cmocka_unit_test(synced_after_512_keys_goes_into_a_message_of_its_own),
 		cmocka_unit_test(asks_full_of_slots_are_split_by_bytes),
 		cmocka_unit_test(a_refused_hello_says_why_and_is_tried_again),
 		cmocka_unit_test(a_holder_comes_back_after_its_lessor),
@@ -759,6 +830,7 @@ int main(void)
 		cmocka_unit_test(a_batch_is_taken_whole_or_not_at_all),
 		cmocka_unit_test(a_stream_without_hello_is_ended_after_5_s),
 		cmocka_unit_test(a_holder_that_reads_too_slowly_is_closed),
+		cmocka_unit_test(a_region_is_served_all_its_keys_in_one_turn),
 		cmocka_unit_test(a_lessor_that_breaks_the_protocol_is_left),
 		cmocka_unit_test(a_second_welcome_is_malformed),
 	};
