@@ -7,9 +7,10 @@
  * A reading may be too high by a take that the kernel undoes within the same packet. Reported as spent, such tokens would be booked before
  * somebody really spends them, and so be refilled or leave the window too early. So what is reported is what two readings in a row have seen.
  *
- * Three ways end a lease. Idleness: after 1.5 s without cost all but a few tokens go back, and after five minutes those too; the few
- * are what lets a rare caller in without a round trip. Its time: the kernel stops by itself, and what is left is taken back here so that
- * it can be reported as returned. A new generation: the lessor has counted everything as spent, so everything is dropped.
+ * Three ways end a lease. Idleness: after 1.5 s without cost all but a few tokens go back, more of them after 10 s, and the last after
+ * five minutes; the few let a burst or a rare caller in without a round trip. Its time: the kernel stops by itself, and what is left is
+ * taken back here so that it can be reported as returned. A new generation: the lessor has counted everything as spent, so everything
+ * is dropped.
  */
 #include "lease/lessee.h"
 
@@ -26,6 +27,7 @@
 #define MS 1000000ull
 #define S (1000 * MS)
 #define IDLE_NS (1500 * MS)
+#define PAUSE_NS (10 * S)		/* a longer pause is no pause between bursts */
 #define DORMANT_NS (300 * S)		/* the last few tokens go back after this */
 #define CHECK_NS (500 * MS)		/* idleness is looked at this often */
 #define STUCK_NS (5 * S)		/* tokens that cannot be taken for this long are not there */
@@ -56,7 +58,7 @@ struct lg_lessee {
 	uint64_t excess_ns;		/* since when it has held more than twice what it needs; 0 it has not */
 	uint64_t low_water_tok;		/* as the kernel has it */
 	bool idle;
-	uint64_t keep_tok;		/* when idle: what is not returned yet */
+	uint64_t burst_tok;		/* when idle: twice the largest burst of before */
 	uint64_t stuck_ns;		/* since when tokens that should be in the bucket could not be taken from it; 0 not */
 	enum lg_grant_status status;
 	bool partial;
@@ -301,47 +303,58 @@ static void end_lease(struct lg_lessee *l, uint64_t now_ns, const struct lg_less
 		take(l, UINT64_MAX, now_ns, fx);
 }
 
-/*
- * What an idle key keeps, so that a caller who comes by now and then need not wait: little, and nothing of a small budget. What all idle
- * hosts keep together is missing where the traffic is: a hundredth of the budget at most, or one token each.
- */
-static uint64_t kept_tok(struct lg_lessee *l, uint64_t now_ns)
+/* An equal part of a share of the budget for each host, at least a token. */
+static uint64_t part_tok(const struct lg_lessee *l, uint64_t share)
 {
-	uint64_t few_tok = lg_max_u64(2 * lg_demand_peak_tok(&l->demand, now_ns), 1);
-	uint64_t part_tok = lg_max_u64(l->terms.budget_tok / (100ull * l->terms.hosts), 1);
+	return lg_max_u64(l->terms.budget_tok / (share * l->terms.hosts), 1);
+}
 
-	return lg_min_u64(lg_min_u64(few_tok, part_tok), l->terms.budget_tok / (4ull * l->terms.hosts));
+/*
+ * What an idle key keeps, so that a caller who comes by now and then need not wait: twice its largest burst. What all idle hosts keep
+ * together is missing where the traffic is, so it is at most a sixteenth of the budget while the pause may be one between bursts,
+ * a hundredth later, and nothing in the end; of a small budget nothing at all.
+ */
+static uint64_t kept_tok(const struct lg_lessee *l, uint64_t now_ns)
+{
+	uint64_t idle_ns = now_ns - l->offered_ns;
+
+	if (idle_ns >= DORMANT_NS || l->terms.budget_tok < 4ull * l->terms.hosts)
+		return 0;
+	return lg_min_u64(l->burst_tok, part_tok(l, idle_ns < PAUSE_NS ? 16 : 100));
+}
+
+/* What is not needed any more: above this. UINT64_MAX as long as it is not certain. */
+static uint64_t most_tok(struct lg_lessee *l, uint64_t now_ns)
+{
+	uint64_t target_tok;
+
+	if (!l->idle && now_ns - l->offered_ns >= IDLE_NS) {
+		l->idle = true;
+		l->burst_tok = lg_max_u64(2 * lg_demand_peak_tok(&l->demand, now_ns), 1);
+	}
+	if (l->idle) {
+		l->excess_ns = 0;
+		return kept_tok(l, now_ns);
+	}
+	target_tok = sizes(l, now_ns).target_tok;
+	if (left_tok(l) <= 2 * target_tok) {
+		l->excess_ns = 0;
+		return UINT64_MAX;
+	}
+	if (!l->excess_ns)
+		l->excess_ns = now_ns;
+	if (now_ns - l->excess_ns < IDLE_NS)
+		return UINT64_MAX;
+	l->excess_ns = 0;
+	return target_tok;
 }
 
 /* Gives back what is not needed, if there is somebody to give it to. */
 static void give_back(struct lg_lessee *l, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
-	uint64_t left = left_tok(l), most;
+	uint64_t most = most_tok(l, now_ns), left = left_tok(l);
 
-	if (!l->idle && now_ns - l->offered_ns >= IDLE_NS) {
-		l->idle = true;
-		l->keep_tok = kept_tok(l, now_ns);
-	}
-	if (!l->asker.up)
-		return;
-	if (l->idle) {
-		l->excess_ns = 0;
-		most = now_ns - l->offered_ns < DORMANT_NS ? l->keep_tok : 0;
-	} else {
-		uint64_t target_tok = sizes(l, now_ns).target_tok;
-
-		if (left <= 2 * target_tok) {
-			l->excess_ns = 0;
-			return;
-		}
-		if (!l->excess_ns)
-			l->excess_ns = now_ns;
-		if (now_ns - l->excess_ns < IDLE_NS)
-			return;
-		l->excess_ns = 0;
-		most = target_tok;
-	}
-	if (left <= most || is_lost(l, now_ns))
+	if (!l->asker.up || left <= most || is_lost(l, now_ns))
 		return;
 	take(l, left - most, now_ns, fx);
 	l->asker.flush = true;
@@ -366,7 +379,8 @@ static uint64_t due_ns(const struct lg_lessee *l, uint64_t say_ns, uint64_t now_
 	uint64_t due = now_ns + l->read_gap_ns;
 
 	if (l->idle) {
-		due = left_tok(l) ? l->offered_ns + DORMANT_NS : UINT64_MAX;
+		due = l->offered_ns + (now_ns - l->offered_ns < PAUSE_NS ? PAUSE_NS : DORMANT_NS);
+		due = left_tok(l) ? due : UINT64_MAX;
 		due = lg_max_u64(due, now_ns + CHECK_NS);
 	}
 	if (left_tok(l) && l->expires_ns > now_ns)
@@ -431,7 +445,7 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 	l->last.granted_tok += add_tok;
 	expires_ns = sent_ns ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
 	/* Of an idle key the kernel is to announce any cost. */
-	low_tok = l->idle ? lg_max_u64(l->keep_tok, 1) : sizes(l, now_ns).low_tok;
+	low_tok = l->idle ? lg_max_u64(kept_tok(l, now_ns), 1) : sizes(l, now_ns).low_tok;
 	if (!l->granted_tok || (!add_tok && expires_ns <= l->expires_ns && low_tok == l->low_water_tok))
 		return;
 	l->expires_ns = lg_max_u64(l->expires_ns, expires_ns);

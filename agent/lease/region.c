@@ -28,7 +28,7 @@
 #include "lease/slots.h"
 
 #define MS 1000000ull
-#define IDLE_NS (4500 * MS)		/* three seconds longer than its hosts */
+#define IDLE_NS (2000 * MS)		/* a little longer than its hosts: they may come back, or others need it */
 #define RTT_GUESS_NS (100 * MS)
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
 #define DIVIDE_NOW_MAX 64		/* with more accounts than this, those who are short wait for the tick */

@@ -248,7 +248,8 @@ static void check_home(struct sim *s)
 	if (sum > v.budget_tok && v.granted_total_tok > s->home.granted_total_tok)
 		broken(s, "the home's books", (int64_t)(sum - v.budget_tok));
 	s->home.granted_total_tok = v.granted_total_tok;
-	s->r.max_outstanding_tok = lg_max_u64(s->r.max_outstanding_tok, v.outstanding_tok);
+	if (s->now_ns >= s->c.warm_ns)
+		s->r.max_outstanding_tok = lg_max_u64(s->r.max_outstanding_tok, v.outstanding_tok);
 }
 
 static void check_region(struct sim *s, const struct node_region *n)

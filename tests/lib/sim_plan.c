@@ -10,7 +10,7 @@
 #define S (1000 * MS)
 #define RATE_MAX 1000.0	/* tokens per second: what a run costs grows with it */
 
-enum shape { SHAPE_EVEN, SHAPE_ONE, SHAPE_MOVE, SHAPE_HOP, SHAPE_RIVAL, SHAPE_SAW, SHAPE_PULSE, SHAPE_SPARSE, _SHAPE_N };
+enum shape { SHAPE_EVEN, SHAPE_ONE, SHAPE_MOVE, SHAPE_HOP, SHAPE_RIVAL, SHAPE_SAW, SHAPE_PULSE, SHAPE_SPARSE, SHAPE_LULL, _SHAPE_N };
 
 /* The shape of the traffic follows from the seed, so that rate() needs no more than the configuration. */
 static enum shape shape_of(const struct sim_config *c)
@@ -39,6 +39,8 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 	case SHAPE_SAW: return 2 * fmod(now_s + 7 * region, 20) / 20 * one / n_regions;
 	case SHAPE_PULSE: return fmod(now_s, 2 * span_s) < span_s / 4 ? one : 0;
 	case SHAPE_SPARSE: return host == 0 ? one / 20 : 0;
+	/* Some hosts stop and keep what they have, then spend it, while the others want more than there is. */
+	case SHAPE_LULL: return ((uint32_t)(now_s / 4) + host + region) % 3 ? one : 0;
 	case _SHAPE_N: break;
 	}
 	return 0;
@@ -68,7 +70,7 @@ static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t reg
 	lg_terms_init(&rule, regions, hosts, t);
 	if (lg_rand_next(rand) % 2)
 		t->max_outstanding_tok = lg_max_u64((uint64_t)((double)t->budget_tok * draw(rand, 0.1, 1)), 1);
-	t->ttl_ns = (uint64_t)(draw(rand, 2, 20) * 1e9);
+	t->ttl_ns = (uint64_t)(draw(rand, 2, lg_rand_next(rand) % 2 ? 5 : 20) * 1e9);
 	t->grace_ns = (uint64_t)(draw(rand, 0.15, 1) * 1e9);
 	t->home_tick_ns = (uint64_t)(draw(rand, 10, 200) * 1e6);
 	t->slot_ns = (uint64_t)(draw(rand, 10, 500) * 1e6);
@@ -79,10 +81,12 @@ static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t reg
 static void plan_faults(struct sim *s)
 {
 	const struct sim_config *c = sim_config_of(s);
-	uint32_t n = (uint32_t)between(s, 0, 12), n_hosts = c->n_regions * c->hosts_per_region;
+	uint32_t n = (uint32_t)between(s, 0, 16), n_hosts = c->n_regions * c->hosts_per_region;
 
 	for (uint32_t i = 0; i < n; i++) {
-		enum sim_fault_kind kind = (enum sim_fault_kind)between(s, 0, _SIM_FAULT_N);
+		/* Cuts as often as all else together: they are what makes leases end. */
+		double any = between(s, 0, 2);
+		enum sim_fault_kind kind = any < 0.5 ? SIM_CUT_REGION : any < 1 ? SIM_CUT_HOST : (enum sim_fault_kind)((any - 1) * _SIM_FAULT_N);
 		bool of_host = kind == SIM_CUT_HOST || kind == SIM_AGENT_RESTART || kind == SIM_HOST_REBOOT || kind == SIM_HOST_GONE;
 		bool cut = kind == SIM_CUT_HOST || kind == SIM_CUT_REGION;
 		uint32_t index = (uint32_t)between(s, 0, of_host ? n_hosts : c->n_regions);
@@ -128,7 +132,7 @@ int sim_plan_new(uint64_t seed, enum lg_algorithm algorithm, const struct sim_mu
 
 void sim_plan_describe(const struct sim *s, char *buf, size_t len)
 {
-	static const char *const names[] = { "even", "one region", "move", "hop", "rivals", "saw", "pulses", "sparse" };
+	static const char *const names[] = { "even", "one region", "move", "hop", "rivals", "saw", "pulses", "sparse", "lulls" };
 	const struct sim_config *c = sim_config_of(s);
 	const struct lg_terms *t = &c->terms;
 

@@ -335,6 +335,23 @@ TEST(an_idle_key_gives_back_all_but_a_few_and_after_five_minutes_those_too)
 	end(&s);
 }
 
+TEST(what_idle_hosts_keep_is_a_small_part_of_the_budget_and_smaller_after_a_while)
+{
+	static const struct { uint64_t at_ms, left_tok; } rows[] = { { 1540, 52 }, { 9980, 52 }, { 10041, 8 }, { 20000, 8 } };
+	struct script s;
+
+	/* bursts of 200: a sixteenth of 10,000, and later a hundredth, for twelve hosts */
+	leased(&s, LG_TOKEN_BUCKET, 500);
+	spend(&s, 200);
+	tick(&s, 40);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		tick(&s, rows[i].at_ms);
+		grant(&s, last_ask(&s)->seq, 1, 500, 10000, rows[i].at_ms + 1);
+		assert_int_equal(left(&s), rows[i].left_tok);
+	}
+	end(&s);
+}
+
 TEST(of_a_small_budget_nothing_is_kept)
 {
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 10000, 60 * S, 47);	/* less than four for each host */
@@ -608,6 +625,7 @@ int main(void)
 		cmocka_unit_test(slots_are_sent_until_they_are_acknowledged),
 		cmocka_unit_test(what_is_returned_is_taken_first_so_that_no_token_is_returned_and_spent),
 		cmocka_unit_test(an_idle_key_gives_back_all_but_a_few_and_after_five_minutes_those_too),
+		cmocka_unit_test(what_idle_hosts_keep_is_a_small_part_of_the_budget_and_smaller_after_a_while),
 		cmocka_unit_test(of_a_small_budget_nothing_is_kept),
 		cmocka_unit_test(more_than_twice_what_is_needed_goes_back),
 		cmocka_unit_test(past_its_end_the_lease_is_given_back_even_when_nobody_listens),
