@@ -12,8 +12,8 @@ Q       := $(if $(V),,@)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum -Wvla -Wformat=2 $(if $(WERROR),-Werror)
 HARDEN  := -fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2
-SANFLAGS := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 , := ,
+SANFLAGS := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 PKGS    := libbpf libmnl libevent libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap openssl
 PKGCFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lelf -lz -lm

@@ -53,7 +53,7 @@ static int check_key(const Leasegate__V1__Key *key, struct lg_complaint *c)
 
 	if (!key)
 		return lg_complain(c, "the key is missing");
-	if (key->form < LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE || key->form > LEASEGATE__V1__KEY_FORM__KEY_FORM_DESTINATION)
+	if (key->form < LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE || key->form > LEASEGATE__V1__KEY_FORM__KEY_FORM_OVERFLOW)
 		return lg_complain(c, "the form of the key is %d", (int)key->form);
 	r = check_name("the rule", key->rule, c);
 	if (r == 0)

@@ -5,6 +5,8 @@
 #include <event2/event.h>
 #include <signal.h>
 
+#include "base/log.h"
+
 struct lg_loop {
 	struct event_base *base;
 	int code;
@@ -16,11 +18,19 @@ struct lg_source {
 	void *arg;
 };
 
+/* What libevent has to say (an unreachable name server, say) is for those who look closely. */
+static void event_log(int severity, const char *text)
+{
+	(void)severity;
+	lg_debug("libevent: %s", text);
+}
+
 int lg_loop_new(struct lg_loop **ret_loop)
 {
 	_cleanup_(lg_loop_free) struct lg_loop *loop = NULL;
 	struct event_config *config;
 
+	event_set_log_callback(event_log);
 	loop = calloc(1, sizeof(*loop));
 	if (!loop)
 		return -ENOMEM;

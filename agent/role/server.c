@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -382,6 +383,18 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 	return r;
 }
 
+/* A descriptor for each holder: as many as the process may have. */
+static void descriptors_raise(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		lg_warn("cannot raise the limit of open files: %s", strerror(errno));
+}
+
 static int server_start(struct lg_server *s, const struct lg_role_args *args)
 {
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
@@ -391,6 +404,7 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 
 	if (!lg_role_read(args, LG_CONFIG_REGION, &s->config, &rules))
 		return LG_EXIT_REFUSED;
+	descriptors_raise();
 	r = self_find(s);
 	if (r == 0)
 		r = lg_role_lock(&s->config, "region", &s->lock_fd, &c);

@@ -40,7 +40,9 @@ static bool key_of(const struct lg_server *s, const struct lg_wire_key *wire, st
 
 		if (!rule->live || strcmp(rule->def.name, wire->rule) != 0)
 			continue;
-		if (rule->fingerprint != wire->fingerprint)
+		/* The overflow buckets of a rule are keys too; any other form is none of the rule's. */
+		if (rule->fingerprint != wire->fingerprint ||
+		    (wire->form != rule->def.key.form && wire->form != LG_FORM_OVERFLOW))
 			return false;
 		ret->rule_id = i + 1;
 		ret->form = wire->form;

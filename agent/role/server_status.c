@@ -265,6 +265,8 @@ static bool metrics_homes(struct lg_server *s, struct lg_metrics *m)
 
 static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 {
+	struct lg_lease_server_counts ended;
+
 	lg_status_build_info(m, "region");
 	rule_metrics(s, m);
 	lg_metrics_add(m, LG_METRIC_DEGRADED, metrics_homes(s, m), NULL);
@@ -272,6 +274,11 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	lg_metrics_add(m, LG_METRIC_HOLDERS, connected(&s->regions), "kind", "region", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_hosts, "kind", "host", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_regions, "kind", "region", NULL);
+	lg_lease_server_counts(s->service, &ended);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.refused, "cause", "refused", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.malformed, "cause", "malformed", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.slow, "cause", "slow", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.late, "cause", "late", NULL);
 	for (unsigned status = LG_GRANT_UNKNOWN_RULE; status <= LG_GRANT_OVERLOADED; status++)
 		lg_metrics_add(m, LG_METRIC_LESSOR_REFUSED, s->n_refused[status], "status",
 			       lg_status_grant_name((enum lg_grant_status)status), NULL);

@@ -300,6 +300,7 @@ ROW(a_report, a->ask.ask_case = LEASEGATE__V1__ASK__ASK_REPORT; a->ask.report = 
 ROW(form_0, a->key.form = 0)
 ROW(form_3, a->key.form = 3)
 ROW(form_4, a->key.form = 4)
+ROW(form_5, a->key.form = 5)
 ROW(form_minus_1, a->key.form = -1)
 ROW(a_15, a->key.a.len = 15)
 ROW(a_17, a->key.a.len = 17)
@@ -360,7 +361,8 @@ static void each_range_is_checked_on_both_of_its_sides(void **state)
 		{ a_report, "" },
 		{ form_0, "ask 1: the form of the key is 0" },
 		{ form_3, "" },
-		{ form_4, "ask 1: the form of the key is 4" },
+		{ form_4, "" },
+		{ form_5, "ask 1: the form of the key is 5" },
 		{ form_minus_1, "ask 1: the form of the key is -1" },
 		{ a_15, "ask 1: a of the key has 15 bytes" },
 		{ a_17, "ask 1: a of the key has 17 bytes" },
@@ -589,7 +591,7 @@ static void mutated_messages_are_refused_or_within_range(void **state)
 
 			lg_holder_msg_ask(msg, i, &key, &ask);
 			assert_true(strlen(key.rule) < LG_NAME_LEN && key.rule[0]);
-			assert_true(key.form >= LG_FORM_RULE && key.form <= LG_FORM_DESTINATION);
+			assert_true(key.form >= LG_FORM_RULE && key.form <= LG_FORM_OVERFLOW);
 			assert_true(ask.n_slots <= LG_SLOTS_MAX && ask.n_history <= LG_HISTORY_MAX);
 			assert_true(ask.granted_tok <= LG_WIRE_TOK_MAX && ask.want_tok <= LG_WIRE_TOK_MAX);
 			assert_true(ask.spent_tok <= LG_WIRE_TOK_MAX && ask.returned_tok <= LG_WIRE_TOK_MAX);
