@@ -27,7 +27,7 @@ void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now
 
 void lg_home_ask(struct lg_home *h, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		 const struct lg_home_effects *fx);
-/* Each home tick. Returns when it next wants to be called. */
+/* Each home tick. Returns when it next wants to be called; a message in between makes it due at the next tick. */
 uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx);
 /* Budget full, nothing out, nothing unknown: forgetting it changes nothing. */
 bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns);

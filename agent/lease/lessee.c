@@ -374,7 +374,7 @@ static struct lg_asker_need need_of(struct lg_lessee *l, uint64_t now_ns)
 }
 
 /* When the bucket must be read again: each tick while there is cost, then ever more rarely, and at the times something ends. */
-static uint64_t due_ns(const struct lg_lessee *l, uint64_t say_ns, uint64_t now_ns)
+static uint64_t next_ns(const struct lg_lessee *l, uint64_t say_ns, uint64_t now_ns)
 {
 	uint64_t due = now_ns + l->read_gap_ns;
 
@@ -402,7 +402,7 @@ uint64_t lg_lessee_tick(struct lg_lessee *l, const struct lg_usage *now, uint64_
 	end_lease(l, now_ns, fx);
 	give_back(l, now_ns, fx);
 	if (is_lost(l, now_ns))
-		return due_ns(l, UINT64_MAX, now_ns);
+		return next_ns(l, UINT64_MAX, now_ns);
 	need = need_of(l, now_ns);
 	what = lg_asker_check(&l->asker, &need, &pace, now_ns, &say_ns);
 	if (what != LG_SAY_NOTHING) {
@@ -410,7 +410,7 @@ uint64_t lg_lessee_tick(struct lg_lessee *l, const struct lg_usage *now, uint64_
 		need = need_of(l, now_ns);
 		lg_asker_check(&l->asker, &need, &pace, now_ns, &say_ns);
 	}
-	return due_ns(l, say_ns, now_ns);
+	return next_ns(l, say_ns, now_ns);
 }
 
 static void start_generation(struct lg_lessee *l, uint32_t generation, uint64_t now_ns, const struct lg_lessee_effects *fx)

@@ -61,7 +61,8 @@ void lg_lessee_up(struct lg_lessee *l, uint32_t epoch, uint64_t now_ns, const st
 void lg_lessee_down(struct lg_lessee *l);
 
 /* New totals read from the bucket; then everything that time brings: asks, reports, returns, the end of the lease. Called each
- * host tick, and at once when the kernel announces low water or a denial. Returns when it next wants to be called. */
+ * host tick, and at once when the kernel announces low water or a denial. Returns when it next wants to be called; a grant in
+ * between makes it due at the next tick. */
 uint64_t lg_lessee_tick(struct lg_lessee *l, const struct lg_usage *now, uint64_t now_ns, const struct lg_lessee_effects *fx);
 
 /* A grant arrived. Grants of an older epoch or generation are ignored. */

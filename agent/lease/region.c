@@ -443,7 +443,7 @@ static void give_back(struct lg_region *r, uint64_t now_ns)
 	r->asker.flush = true;
 }
 
-static uint64_t due_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now_ns)
+static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now_ns)
 {
 	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns);
 
@@ -463,7 +463,7 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 	advance(r, now_ns);
 	give_back(r, now_ns);
 	divide(r, NULL, now_ns, fx);
-	return due_ns(r, ask_home(r, now_ns, fx), now_ns);
+	return next_ns(r, ask_home(r, now_ns, fx), now_ns);
 }
 
 void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)

@@ -37,7 +37,7 @@ void lg_region_ask(struct lg_region *r, uint32_t holder, uint64_t incarnation, c
 		   const struct lg_region_effects *fx);
 void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns,
 		     const struct lg_region_effects *fx);
-/* Each region tick. Returns when it next wants to be called. */
+/* Each region tick. Returns when it next wants to be called; a message or a grant in between makes it due at the next tick. */
 uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx);
 /* Orderly end: gives the free pool back with a last report. What hosts hold stays out and is not touched. */
 void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx);

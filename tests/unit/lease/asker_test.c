@@ -78,7 +78,7 @@ TEST(periods_are_jittered)
 TEST(an_unanswered_message_counts_as_lost_after_a_round_trip_and_a_fifth)
 {
 	static const uint64_t wait_ms[] = { 170, 340, 400, 400 };	/* 1.2 x 100 + 50, doubled, capped */
-	uint64_t now_ns = T0;
+	uint64_t now_ns;
 	struct lg_asker a;
 
 	up(&a);

@@ -127,6 +127,7 @@ TEST(a_slot_leaves_the_window_when_its_end_is_a_window_ago)
 	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 100 * MS - 1), 107);
 	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 100 * MS), 7);
 	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 200 * MS), 0);
+	lg_budget_fini(&b);
 }
 
 TEST(what_is_older_than_the_window_does_not_count)
