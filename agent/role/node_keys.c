@@ -347,6 +347,7 @@ void lg_node_down(struct lg_node *n)
 void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant)
 {
 	struct lg_key key = { .form = wire->form };
+	uint64_t now_ns = lg_clock_now_ns();
 	struct lg_lessee_effects fx;
 	struct lg_node_key *k;
 	uint32_t id;
@@ -365,7 +366,9 @@ void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const stru
 	if (!k)
 		return;
 	fx = effects_of(k);
-	lg_lessee_grant(k->lessee, grant, lg_clock_now_ns(), &fx);
+	lg_lessee_grant(k->lessee, grant, now_ns, &fx);
+	if (k->due_ns > now_ns + n->tick_ns)
+		k->due_ns = now_ns + n->tick_ns;
 }
 
 /* ---- leaving the table ---- */

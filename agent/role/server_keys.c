@@ -304,13 +304,15 @@ void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const str
 static void region_grant(struct lg_server *s, const struct lg_key *key, const struct lg_grant *grant)
 {
 	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
+	uint64_t now_ns = lg_clock_now_ns();
 	struct lg_region_effects fx;
 
 	if (!k)
 		return;
 	fx = region_fx(k);
 	k->home->n_grants++;
-	lg_region_grant(k->region, grant, lg_clock_now_ns(), &fx);
+	lg_region_grant(k->region, grant, now_ns, &fx);
+	k->due_ns = now_ns;
 }
 
 void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire, const struct lg_grant *grant)
