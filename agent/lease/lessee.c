@@ -312,13 +312,14 @@ static uint64_t part_tok(const struct lg_lessee *l, uint64_t share)
 /*
  * What an idle key keeps, so that a caller who comes by now and then need not wait: twice its largest burst. What all idle hosts keep
  * together is missing where the traffic is, so it is at most a sixteenth of the budget while the pause may be one between bursts,
- * a hundredth later, and nothing in the end; of a small budget nothing at all.
+ * a hundredth later, and nothing in the end. A single token stays even of a small budget: five a minute for one host that sees a
+ * caller now and then would all be refused if each time the token had just gone back.
  */
 static uint64_t kept_tok(const struct lg_lessee *l, uint64_t now_ns)
 {
 	uint64_t idle_ns = now_ns - l->offered_ns;
 
-	if (idle_ns >= DORMANT_NS || l->terms.budget_tok < 4ull * l->terms.hosts)
+	if (idle_ns >= DORMANT_NS)
 		return 0;
 	return lg_min_u64(l->burst_tok, part_tok(l, idle_ns < PAUSE_NS ? 16 : 100));
 }

@@ -25,7 +25,7 @@ static uint64_t span_ns(const struct lg_terms *t)
 
 /*
  * Unwritten: 30 % of the budget, half of it where it is spent within a second, and a few tokens for every host where the budget is
- * so small that shares would round to nothing (never above half: that is what a successor must count as spent).
+ * so small that shares would round to nothing. What may be out is what a successor cannot lend before it has heard of all holders.
  */
 static uint64_t max_outstanding_tok(const struct lg_terms *t, uint32_t written_permille, uint64_t span)
 {
@@ -33,7 +33,7 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, uint32_t written_p
 	uint64_t share_tok = lg_mul_div(t->budget_tok, permille, 1000);
 
 	if (!written_permille)
-		share_tok = lg_max_u64(share_tok, lg_min_u64(t->budget_tok / 2, 8ull * t->hosts));
+		share_tok = lg_max_u64(share_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts));
 	return lg_max_u64(share_tok, 1);
 }
 

@@ -18,12 +18,13 @@
 #define S (1000 * MS)
 
 enum shape { EVEN, ONE, MOVE, HOP, RIVALS, SAW, RARE };
-enum limit { PER_MINUTE, PER_10_S };	/* of 10,000 */
+enum limit { PER_MINUTE, PER_10_S, LONG_RUN };	/* of 10,000, if nothing else is said */
 
 struct run {
 	enum lg_algorithm algorithm;
 	enum limit limit;
 	enum shape shape;
+	uint64_t limit_tok;	/* 0: 10,000 */
 	double load;		/* offered, in parts of the limit */
 	double loss;
 	double batch;
@@ -39,6 +40,7 @@ struct run {
 static const struct { uint64_t per_s, end_s, warm_s, event_s; } spans[] = {
 	[PER_MINUTE] = { 60, 360, 120, 200 },
 	[PER_10_S] = { 10, 150, 40, 80 },
+	[LONG_RUN] = { 60, 3600, 600, 0 },
 };
 
 /* The shape of the run in progress; rate() has nothing else to know it by. */
@@ -47,7 +49,7 @@ static struct run now_running;
 static double rate(const struct sim *s, uint32_t region, uint32_t host, double now_s)
 {
 	const struct sim_config *c = sim_config_of(s);
-	double all = c->load * 10000 / (double)spans[now_running.limit].per_s, one = all / c->hosts_per_region;
+	double all = c->load * (double)c->terms.limit_tok / (double)spans[now_running.limit].per_s, one = all / c->hosts_per_region;
 
 	(void)host;
 	switch (now_running.shape) {
@@ -64,8 +66,9 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 
 static struct lg_terms terms_of(const struct run *run)
 {
-	struct lg_rule_def rule = { .algorithm = run->algorithm, .limit_tok = 10000, .per_ns = spans[run->limit].per_s * S,
-				    .burst_tok = 10000 };
+	uint64_t limit_tok = run->limit_tok ? run->limit_tok : 10000;
+	struct lg_rule_def rule = { .algorithm = run->algorithm, .limit_tok = limit_tok, .per_ns = spans[run->limit].per_s * S,
+				    .burst_tok = limit_tok };
 	struct lg_terms t;
 
 	lg_terms_init(&rule, 3, 12, &t);
@@ -89,11 +92,12 @@ static void start(const struct run *run, struct sim **ret_sim)
 	struct sim_config c = {
 		.terms = terms_of(run), .n_regions = 3, .hosts_per_region = 4, .rtt_ns = { 1 * MS, 100 * MS, 150 * MS },
 		.host_rtt_ns = 500000, .loss = run->loss, .clock_ppm = 100, .seed = run->seed, .load = run->load, .rate = rate,
-		.rate_max = 2 * run->load * 10000 / (double)spans[run->limit].per_s / 4, .batch = run->batch > 1 ? run->batch : 1,
+		.batch = run->batch > 1 ? run->batch : 1,
 		.cost_max_tok = 1, .end_ns = spans[run->limit].end_s * S, .warm_ns = spans[run->limit].warm_s * S,
 	};
 
 	now_running = *run;
+	c.rate_max = 2 * run->load * (double)c.terms.limit_tok / (double)spans[run->limit].per_s / 4;
 	assert_int_equal(sim_new(&c, ret_sim), 0);
 	if (run->fault_for_s > 0)
 		sim_fault(*ret_sim, run->fault, 1, spans[run->limit].event_s * S + 300 * MS, (uint64_t)(run->fault_for_s * 1e9));
@@ -286,6 +290,26 @@ static void who_calls_now_and_then_is_let_in(void **state)
 	}
 }
 
+/* n hosts cannot hold fewer than n tokens between them: what a limit below eight per host is worth, and that it is no less. */
+static void small_limits_are_served_as_far_as_there_are_tokens_for_the_hosts(void **state)
+{
+	static const struct { uint64_t limit_tok; enum shape shape; double low, high; } rows[] = {
+		{ 5, EVEN, 0.15, 0.32 }, { 12, EVEN, 0.42, 0.62 }, { 24, EVEN, 0.75, 0.93 }, { 48, EVEN, 0.93, 1 }, { 96, EVEN, 0.98, 1 },
+		{ 5, ONE, 0.5, 0.75 }, { 24, ONE, 0.95, 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		_cleanup_(sim_free) struct sim *s = NULL;
+		struct run run = { BUCKET, LONG_RUN, rows[i].shape, .limit_tok = rows[i].limit_tok, .load = 0.95, .seed = 3 };
+
+		start(&run, &s);
+		print_message("%llu a minute over %d hosts: served %.3f\n", (unsigned long long)rows[i].limit_tok,
+			      rows[i].shape == EVEN ? 12 : 4, served(s));
+		assert_true(served(s) >= rows[i].low && served(s) <= rows[i].high);
+	}
+}
+
 static void reports_times_worst_outstanding_is_the_rate_of_arrival_times_regions(void **state)
 {
 	static const double periods_s[] = { 2, 5, 10 };
@@ -321,6 +345,7 @@ int main(void)
 		cmocka_unit_test(a_home_that_restarts_is_back_within_a_second),
 		cmocka_unit_test(a_server_that_restarts_with_home_and_region_is_back_within_seconds),
 		cmocka_unit_test(who_calls_now_and_then_is_let_in),
+		cmocka_unit_test(small_limits_are_served_as_far_as_there_are_tokens_for_the_hosts),
 		cmocka_unit_test(reports_times_worst_outstanding_is_the_rate_of_arrival_times_regions),
 	};
 

@@ -53,9 +53,10 @@ TEST(every_windowed_algorithm_is_leased_as_a_sliding_window)
 	assert_int_equal(make(LG_SLIDING_LOG, 10, S, 10).algorithm, LG_SLIDING_WINDOW);
 }
 
-TEST(small_budgets_may_be_out_by_half_so_that_shares_do_not_round_to_nothing)
+TEST(small_budgets_may_be_out_whole_so_that_shares_do_not_round_to_nothing)
 {
-	assert_int_equal(make(LG_TOKEN_BUCKET, 24, 60 * S, 24).max_outstanding_tok, 12);
+	assert_int_equal(make(LG_TOKEN_BUCKET, 24, 60 * S, 24).max_outstanding_tok, 24);
+	assert_int_equal(make(LG_TOKEN_BUCKET, 200, 60 * S, 200).max_outstanding_tok, 96);
 	assert_int_equal(make(LG_TOKEN_BUCKET, 1, 60 * S, 1).max_outstanding_tok, 1);
 	/* 30 % is more than a few for every host */
 	assert_int_equal(make(LG_TOKEN_BUCKET, 1000, 60 * S, 1000).max_outstanding_tok, 300);
@@ -98,7 +99,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_numbers_follow_from_how_long_the_budget_lasts),
 		cmocka_unit_test(every_windowed_algorithm_is_leased_as_a_sliding_window),
-		cmocka_unit_test(small_budgets_may_be_out_by_half_so_that_shares_do_not_round_to_nothing),
+		cmocka_unit_test(small_budgets_may_be_out_whole_so_that_shares_do_not_round_to_nothing),
 		cmocka_unit_test(a_written_max_outstanding_sets_the_period),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
 	};
