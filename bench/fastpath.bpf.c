@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Programs of the fast-path bench. Each but the first begins with the same step, which chooses this packet's source address, and
- * then does more: nothing but parse, what a textbook limiter does, or all of the shipped pipeline, from the same headers.
+ * Programs of the fast-path bench. Each but the first begins with the same step, which chooses this packet's source
+ * address, and then does more: nothing but parse, what a textbook limiter does, or all of the shipped pipeline, from
+ * the same headers.
  */
 #include <linux/bpf.h>
 #include <linux/udp.h>
@@ -20,8 +21,8 @@ struct {
 } textbook SEC(".maps");
 
 /*
- * Steps the generator in the packet's payload and writes the source address that comes out of it. A packet's bytes live on from one
- * repeat to the next, so no map and no helper call is needed, and the price is the same in every program.
+ * Steps the generator in the packet's payload and writes the source address that comes out of it. A packet's bytes live
+ * on from one repeat to the next, so no map and no helper call is needed, and the price is the same in every program.
  */
 static __always_inline int bench_step(struct xdp_md *ctx)
 {

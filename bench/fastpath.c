@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What one packet costs on the fast path, in ns, beside a bare drop, the parser alone, and what a textbook limiter would cost.
+ * What one packet costs on the fast path, in ns, beside a bare drop, the parser alone, and what a textbook limiter
+ * would cost.
  *
  *   build/bench-fastpath [--json] [--rounds N] [--repeat N]
  *
- * Method. BPF_PROG_TEST_RUN repeats each program on one 64-byte frame; a generator in the payload chooses the source address, so a case
- * runs over as many keys as it says, uniformly at random. Time is that of the thread, not of the wall and not the kernel's whole
- * nanoseconds: other tasks of the machine are left out. Programs stay attached (generic mode, to the `lo` of a network namespace of
- * our own, which is down), for else each run with repeats would change the XDP dispatcher twice and wait for the kernel to settle.
- * Cases take turns in shuffled order, each warmed by a shorter run before; the result is the median over the rounds. Ratios between cases of one
- * run mean something, absolute figures belong to the machine. What each case claims, all admitted or all but all denied, is
- * checked by the programs' own counters, and a wrong count is an error.
+ * Method. BPF_PROG_TEST_RUN repeats each program on one 64-byte frame; a generator in the payload chooses the source
+ * address, so a case runs over as many keys as it says, uniformly at random. Time is that of the thread, not of the
+ * wall and not the kernel's whole nanoseconds: other tasks of the machine are left out. Programs stay attached (generic
+ * mode, to the `lo` of a network namespace of our own, which is down), for else each run with repeats would change the
+ * XDP dispatcher twice and wait for the kernel to settle. Cases take turns in shuffled order, each warmed by a shorter
+ * run before; the result is the median over the rounds. Ratios between cases of one run mean something, absolute
+ * figures belong to the machine. What each case claims, all admitted or all but all denied, is checked by the programs'
+ * own counters, and a wrong count is an error.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -3,10 +3,10 @@
  * Taking tokens. Pure: time and state are arguments, so tests, fuzzers and replay run the very same code on the host.
  *
  * A rate bucket is one word, the virtual time at which it is full again (struct lg_rate); a block is spent_tok against
- * granted_tok. Both change by compare-and-swap from a value that was tested first: nothing is taken on a refusal, and whoever
- * comes second tests again. After LG_TAKE_TRIES lost races the packet is refused, never let through. A `now` that is older than
- * another CPU's only makes the test stricter, as positions never move back, so shuffled clocks mint nothing.
- * Virtual times wrap at 2^64 and are compared by their signed difference.
+ * granted_tok. Both change by compare-and-swap from a value that was tested first: nothing is taken on a refusal, and
+ * whoever comes second tests again. After LG_TAKE_TRIES lost races the packet is refused, never let through. A `now`
+ * that is older than another CPU's only makes the test stricter, as positions never move back, so shuffled clocks mint
+ * nothing. Virtual times wrap at 2^64 and are compared by their signed difference.
  */
 #pragma once
 
@@ -131,10 +131,10 @@ static __always_inline enum lg_reason lg_lease_refusal(const struct lg_ask *ask,
 }
 
 /*
- * Gives the agent time to answer a key whose lease ended while nobody asked for it. Such a key is in no want of a fallback: the
- * upstream is in reach, it just has not been told. Without this a key that comes back after a pause would find its share full,
- * beside the tokens that the lessor lends to others. So the end moves to half a delay ago: the lease stays ended for every CPU,
- * however late the `now` it holds, and the fallback starts half a delay from now.
+ * Gives the agent time to answer a key whose lease ended while nobody asked for it. Such a key is in no want of a
+ * fallback: the upstream is in reach, it just has not been told. Without this a key that comes back after a pause would
+ * find its share full, beside the tokens that the lessor lends to others. So the end moves to half a delay ago: the
+ * lease stays ended for every CPU, however late the `now` it holds, and the fallback starts half a delay from now.
  */
 static __always_inline void lg_lease_wake(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
 					  __u64 expires_ns)
@@ -146,8 +146,8 @@ static __always_inline void lg_lease_wake(struct lg_bucket *bucket, const struct
 }
 
 /*
- * After the lease's end, from share_delay_ns on: the rule's fallback. Its share starts empty at that time, so whatever was
- * taken before or under an older lease, it mints nothing.
+ * After the lease's end, from share_delay_ns on: the rule's fallback. Its share starts empty at that time, so whatever
+ * was taken before or under an older lease, it mints nothing.
  */
 static __always_inline enum lg_reason lg_fallback_take(struct lg_bucket *bucket, const struct lg_rule *rule,
 						       const struct lg_ask *ask, __u64 expires_ns, _Bool take)
@@ -215,8 +215,8 @@ static __always_inline enum lg_reason lg_bucket_take(struct lg_bucket *bucket, c
  * @took:       what lg_bucket_take returned
  * @generation: low byte of lease_generation at that time
  *
- * No bucket ends above its cap: a rate's position before v counts as v, and a block gets back what came from it. If the agent has
- * closed the books of that generation meanwhile the tokens stay spent, as they were booked.
+ * No bucket ends above its cap: a rate's position before v counts as v, and a block gets back what came from it. If the
+ * agent has closed the books of that generation meanwhile the tokens stay spent, as they were booked.
  */
 static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
 					   enum lg_reason took, __u8 generation)
@@ -235,8 +235,9 @@ static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struc
 }
 
 /*
- * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, a block empty and without a lease as of now.
- * Several CPUs may meet it blank, so the words that packets change are set by compare-and-swap here too, and the kind last.
+ * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, a block empty and without a
+ * lease as of now. Several CPUs may meet it blank, so the words that packets change are set by compare-and-swap here
+ * too, and the kind last.
  */
 static __always_inline void lg_bucket_init(struct lg_bucket *bucket, const struct lg_rule *rule, __u64 now_ns)
 {

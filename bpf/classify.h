@@ -2,9 +2,9 @@
  *
  * struct lg_pkt to the rules it matches, and to its key under a rule. Pure.
  *
- * The scan walks one map value with arithmetic instead of branches: comparing a rule takes some 30 instructions without a jump,
- * and the verifier sees one path through 64 rules. (With a branch per rule the bitmap of hits becomes a set of known constants, and the
- * number of states doubles with each rule.)
+ * The scan walks one map value with arithmetic instead of branches: comparing a rule takes some 30 instructions without
+ * a jump, and the verifier sees one path through 64 rules. (With a branch per rule the bitmap of hits becomes a set of
+ * known constants, and the number of states doubles with each rule.)
  */
 #pragma once
 
@@ -188,8 +188,8 @@ static __always_inline __u64 lg_mix(__u64 x)
  * @key:  the key that found `buckets` full
  * @seed: secret of this instance, so that nobody can choose whom to share a bucket with
  *
- * By the prefix of the key's address, /24 or /64: a flood of made-up sources shares few buckets, and one bucket is all that a
- * rule with a single key, or one destination, ever gets.
+ * By the prefix of the key's address, /24 or /64: a flood of made-up sources shares few buckets, and one bucket is all
+ * that a rule with a single key, or one destination, ever gets.
  */
 static __always_inline __u32 lg_overflow_slot(const struct lg_key *key, const struct lg_pkt *pkt, __u64 seed)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * A frame as a hook hands it over, and the one way to read its bytes. In the kernel only a first part can be read directly (TC:
- * often just 90 bytes); the rest, XDP fragments and skb pages, is copied by a helper. So a frame is parsed fast, by direct reads,
- * and what that cannot do is parsed again by helpers: the same parser, in a function of its own. On the host everything lies in one piece.
+ * A frame as a hook hands it over, and the one way to read its bytes. In the kernel only a first part can be read
+ * directly (TC: often just 90 bytes); the rest, XDP fragments and skb pages, is copied by a helper. So a frame is
+ * parsed fast, by direct reads, and what that cannot do is parsed again by helpers: the same parser, in a function of
+ * its own. On the host everything lies in one piece.
  */
 #pragma once
 
@@ -26,8 +27,8 @@
 				      : "+r"(x))
 
 /*
- * x, with all that the verifier knows about it forgotten: it passes through half a stack slot, which no kernel tracks. Where
- * paths meet, what differs between them but no longer matters would else make it walk the rest once for each.
+ * x, with all that the verifier knows about it forgotten: it passes through half a stack slot, which no kernel tracks.
+ * Where paths meet, what differs between them but no longer matters would else make it walk the rest once for each.
  */
 #define LG_NOT_ZERO 0x5a5a5a5a /* zeros the verifier does remember, in whatever slot: none are written */
 static __always_inline __u32 lg_forget(__u32 x)

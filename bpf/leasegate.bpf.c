@@ -9,8 +9,8 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /*
- * The hooks want Ethernet devices: a frame begins with its MAC header. On a drop nothing else is touched, so the verdict of programs
- * that come after ours at TC still counts: "unspecified" lets them decide.
+ * The hooks want Ethernet devices: a frame begins with its MAC header. On a drop nothing else is touched, so the
+ * verdict of programs that come after ours at TC still counts: "unspecified" lets them decide.
  */
 SEC("xdp.frags")
 int lg_xdp(struct xdp_md *ctx)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * A packet that matches several rules. All are tested first and only then taken from, in the order of the set; but the last one,
- * once all others have tokens, is taken from at once, as its test would be the same loop. If a take is lost to another CPU after
- * all, what was taken is given back. Buckets are found anew for each step: the verifier would follow each mixture of eight pointers.
+ * A packet that matches several rules. All are tested first and only then taken from, in the order of the set; but the
+ * last one, once all others have tokens, is taken from at once, as its test would be the same loop. If a take is lost
+ * to another CPU after all, what was taken is given back. Buckets are found anew for each step: the verifier would
+ * follow each mixture of eight pointers.
  */
 #pragma once
 
-#include "decide.h"
+#include "step.h"
 
 /* The rules that a packet matches. */
 struct lg_matches {
@@ -48,13 +49,14 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
 		bucket = lg_find(visit); /* what can never pass is refused by lg_step() and needs none */
 	r = lg_step(visit, match, rule, bucket, step);
-	if (LG_STEP_EVENT(r))
-		lg_announce(visit, rule, bucket, LG_STEP_EVENT(r));
-	return LG_STEP_REASON(r);
+	if (lg_step_event(r))
+		lg_announce(visit, rule, bucket, lg_step_event(r));
+	return lg_step_reason(r);
 }
 
 /*
- * Tests all matches, and takes from the last if all have tokens. Returns the first refusal, or the loudest reason to pass.
+ * Tests all matches, and takes from the last if all have tokens. Returns the first refusal, or the loudest reason to
+ * pass.
  */
 static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits,
 						  struct lg_matches *m)

@@ -2,8 +2,8 @@
  *
  * Every map of the object, and nothing else. Keys, values and who writes what: include/leasegate/abi.h.
  *
- * `buckets` is preallocated: an insert from a packet neither allocates nor fails for want of memory, and a full table is a
- * plain -E2BIG that follows the rule's policy. It is no LRU map, because those evict live keys some 128 at a time.
+ * `buckets` is preallocated: an insert from a packet neither allocates nor fails for want of memory, and a full table
+ * is a plain -E2BIG that follows the rule's policy. It is no LRU map, because those evict live keys some 128 at a time.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * The agent's way to a bucket: requests in map `ops`, answered in place. Packets run at the same time, so words they change are
- * swapped or added to here as well; what the agent takes back it takes like a packet, so no token is both spent and returned.
- * There is one agent, so what only the agent changes (granted, returned, generation, bases) is simply written.
- * Each operation is a global function: the verifier checks it once and not LG_OPS_MAX times.
+ * The agent's way to a bucket: requests in map `ops`, answered in place. Packets run at the same time, so words they
+ * change are swapped or added to here as well; what the agent takes back it takes like a packet, so no token is both
+ * spent and returned. There is one agent, so what only the agent changes (granted, returned, generation, bases) is
+ * simply written. Each operation is a global function: the verifier checks it once and not LG_OPS_MAX times.
  */
 #pragma once
 
@@ -91,8 +91,8 @@ static __always_inline int lg_op_grant(struct lg_op *op, struct lg_bucket *bucke
 }
 
 /*
- * Closes the books of a generation. The new number comes first: a packet that undoes its take from now on leaves the tokens
- * spent (lg_bucket_undo), as they are booked here.
+ * Closes the books of a generation. The new number comes first: a packet that undoes its take from now on leaves the
+ * tokens spent (lg_bucket_undo), as they are booked here.
  */
 static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *bucket)
 {
@@ -154,8 +154,9 @@ __noinline int lg_grant_one(__u32 i)
 }
 
 /*
- * Whether the bucket may go: it holds nothing, neither debt nor tokens. A rate is poisoned on the way, by a compare-and-swap from
- * the position found full: a packet that still holds the bucket then finds it empty for ages, and cannot be let through uncharged.
+ * Whether the bucket may go: it holds nothing, neither debt nor tokens. A rate is poisoned on the way, by a
+ * compare-and-swap from the position found full: a packet that still holds the bucket then finds it empty for ages, and
+ * cannot be let through uncharged.
  */
 static __always_inline int lg_op_may_reap(struct lg_bucket *bucket, const struct lg_rule *rule)
 {

@@ -2,9 +2,10 @@
  *
  * Bytes to struct lg_pkt. Pure.
  *
- * What cannot be read is a class of its own, never a guess: ports are taken only from inside the IP packet (Ethernet padding is
- * no payload) and only where offset 0 of a TCP, UDP or SCTP header lies; a later fragment has none. The walk is bounded: two VLAN tags,
- * LG_IP6_EXT_MAX extension headers, and headers within LG_HEADERS_MAX_BYTES. Every length is compared with the frame before it is used.
+ * What cannot be read is a class of its own, never a guess: ports are taken only from inside the IP packet (Ethernet
+ * padding is no payload) and only where offset 0 of a TCP, UDP or SCTP header lies; a later fragment has none. The walk
+ * is bounded: two VLAN tags, LG_IP6_EXT_MAX extension headers, and headers within LG_HEADERS_MAX_BYTES. Every length is
+ * compared with the frame before it is used.
  */
 #pragma once
 
@@ -83,8 +84,8 @@ struct lg_ports {
 };
 
 /*
- * Extension headers by protocol number: 0 none, else 1 + the bytes one unit of the length field stands for. A table and no
- * switch, so that the verifier walks one path through the chain and not four to the power of eight.
+ * Extension headers by protocol number: 0 none, else 1 + the bytes one unit of the length field stands for. A table and
+ * no switch, so that the verifier walks one path through the chain and not four to the power of eight.
  */
 static const __u8 lg_ip6_ext_unit[256] = {
 	[LG_PROTO_HOPOPTS] = 1 + 8,
@@ -167,8 +168,8 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 }
 
 /*
- * Neighbour discovery lives or dies with the link: a limit must not touch it. Hop limit 255 proves that no router forwarded
- * it, and it is never fragmented (the caller looks), so nobody from afar gets through under its name.
+ * Neighbour discovery lives or dies with the link: a limit must not touch it. Hop limit 255 proves that no router
+ * forwarded it, and it is never fragmented (the caller looks), so nobody from afar gets through under its name.
  */
 static __always_inline enum lg_class lg_parse_icmp6(const struct lg_frame *f, __u32 end, const struct lg_pkt *pkt)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Choosing units. A bucket is one u64, the virtual time at which it is full again, and v(t) moves by rate * unit_per_tok per
- * nanosecond. Two things bound the units from above: a full burst must leave the top bits of the word free (burst * unit < 2^61),
- * and v must not run through half the word while a bucket lies untouched. With rate / per = p / q reduced, p units per nanosecond
- * and q units per token are exact, and that is taken where it fits. Otherwise unit = 2^k, the largest that fits, and v is a
- * product with a fraction mult / 2^shift of 63 bits, cut down: the bucket refills a little late, never early.
+ * Choosing units. A bucket is one u64, the virtual time at which it is full again, and v(t) moves by rate *
+ * unit_per_tok per nanosecond. Two things bound the units from above: a full burst must leave the top bits of the word
+ * free (burst * unit < 2^61), and v must not run through half the word while a bucket lies untouched. With rate / per =
+ * p / q reduced, p units per nanosecond and q units per token are exact, and that is taken where it fits. Otherwise
+ * unit = 2^k, the largest that fits, and v is a product with a fraction mult / 2^shift of 63 bits, cut down: the bucket
+ * refills a little late, never early.
  */
 #include "rules/rate.h"
 

@@ -13,9 +13,10 @@
  * @burst_tok: 0 .. LG_BURST_MAX_TOK
  * @now_ns:    becomes the anchor, CLOCK_MONOTONIC
  *
- * Exact (shift 0) where the reduced fraction rate / per fits: v below 2^62 for 30 years and a burst below 2^61 units. Else a
- * token is the largest power of two of units that fits, and v is low by less than one unit plus a relative 2^-40. A bucket that
- * lies untouched for 2^63 units would be read as empty: over 60 years up to 4 tokens per nanosecond, 4.5 at the maximum.
+ * Exact (shift 0) where the reduced fraction rate / per fits: v below 2^62 for 30 years and a burst below 2^61 units.
+ * Else a token is the largest power of two of units that fits, and v is low by less than one unit plus a relative
+ * 2^-40. A bucket that lies untouched for 2^63 units would be read as empty: over 60 years up to 4 tokens per
+ * nanosecond, 4.5 at the maximum.
  *
  * Return: 0, -EINVAL for numbers outside those bounds.
  */
@@ -27,12 +28,12 @@ int lg_rate_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_
  * lg_rate_change() - the virtual time of a rule whose numbers change at @now_ns
  * @old: what was in force until now
  *
- * v goes on from its value of now and a token stays as many units as before, so that every bucket keeps its level: what was
- * spent stays spent, remaining = max(0, new burst - spent).
+ * v goes on from its value of now and a token stays as many units as before, so that every bucket keeps its level: what
+ * was spent stays spent, remaining = max(0, new burst - spent).
  *
- * Return: 0, -EINVAL as above, -ERANGE when the new numbers do not fit the units of the old ones (over 292 units per nanosecond,
- * some 70 to 290 times the rate the units were made for, or a burst of 2^62 units): then levels cannot carry over under this
- * rule_id.
+ * Return: 0, -EINVAL as above, -ERANGE when the new numbers do not fit the units of the old ones (over 292 units per
+ * nanosecond, some 70 to 290 times the rate the units were made for, or a burst of 2^62 units): then levels cannot
+ * carry over under this rule_id.
  */
 int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
 		   struct lg_rate *ret_rate);

@@ -53,7 +53,7 @@ enum lg_key_form {
 	LG_FORM_RULE = 1,	/* one bucket for the whole rule; a and b are 0 */
 	LG_FORM_SOURCE = 2,	/* a = source address, masked */
 	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
-	LG_FORM_OVERFLOW = 4,	/* a[0..3] = index of the overflow bucket; never in `buckets`, see map `overflow` */
+	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; never in `buckets`, see map `overflow` */
 };
 
 struct lg_key {
@@ -64,10 +64,10 @@ struct lg_key {
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
 
+/* 3 is kept for sub-limits: a rate of the key's own, leased. */
 enum lg_bucket_kind {
 	LG_BUCKET_RATE = 1,	/* refills by time from the rule's own rate (host scope) */
 	LG_BUCKET_BLOCK = 2,	/* filled by grants of the agent (global scope) */
-	/* 3 is kept for sub-limits: a rate of the key's own, leased */
 };
 
 /*
@@ -78,13 +78,15 @@ enum lg_bucket_kind {
  */
 struct lg_bucket {
 	__u32 rule_id;		/* as in the key, for readers */
-	__u16 kind;		/* enum lg_bucket_kind */
+	__u16 kind;		/* enum lg_bucket_kind; 0 blank: just inserted, or an overflow bucket not yet used */
 	__u16 flags;		/* 0 */
 	__u64 granted_tok;	/* block: tokens ever granted */
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
 	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
 	__u64 denied_tok;	/* cost of the packets refused */
-	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen */
+	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen.
+				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
+				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
 	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
 	__u64 share_full_at_vt;	/* block: the same for the fallback share */
 	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
@@ -108,9 +110,10 @@ _Static_assert(sizeof(struct lg_bucket) == 144, "lg_bucket: bump LG_ABI_VERSION"
 /*
  * Virtual time of a rate: v(t) = v0 + ((t - anchor_ns) * mult >> shift), in units of which unit_per_tok make a token; the product
  * has 128 bits. A bucket is one word, full_at_vt; taking c tokens is: from = max(full_at, v); next = from + c * unit_per_tok;
- * admitted iff next - v <= burst_vt. Where period / rate allows (shift 0, mult and unit_per_tok the reduced fraction) this is
- * exact; else v is low by less than one unit plus a relative 2^-40. unit_per_tok never changes in the life of a rule_id, so a changed rate is
- * a new anchor (v0 = old v(now)) and levels carry over: what was spent stays spent.
+ * admitted iff next - v <= burst_vt. Both wrap at 2^64 and are compared by their difference. Where period / rate allows (shift 0,
+ * mult and unit_per_tok the reduced fraction) this is exact; else v is low by less than one unit plus a relative 2^-40.
+ * unit_per_tok never changes in the life of a rule_id, so a changed rate is a new anchor (v0 = old v(now)) and levels carry over:
+ * what was spent stays spent.
  */
 struct lg_rate {
 	__u64 anchor_ns;

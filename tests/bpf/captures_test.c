@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Odd frames: whatever comes, the kernel's programs and the same parser on the host say the same, every frame is counted once with the
- * length it has, and none is aborted. Frames come from well-formed ones by damage, and from captures in the folder $LG_PCAPS.
+ * Odd frames: whatever comes, the kernel's programs and the same parser on the host say the same, every frame is
+ * counted once with the length it has, and none is aborted. Frames come from well-formed ones by damage, and from
+ * captures in the folder $LG_PCAPS.
  */
 #include <dirent.h>
 #include <time.h>

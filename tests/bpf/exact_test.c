@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Exactness: two threads on two CPUs hammer one key, each at a hook of its own, while tokens are granted and taken back. Not one packet more or
- * less than the tokens there were may get through. Loops run inside the kernel (repeats of a test run), so the CPUs really collide.
+ * Exactness: two threads on two CPUs hammer one key, each at a hook of its own, while tokens are granted and taken
+ * back. Not one packet more or less than the tokens there were may get through. Loops run inside the kernel (repeats of
+ * a test run), so the CPUs really collide.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -81,8 +82,8 @@ static atomic_bool stop;
 static pthread_barrier_t start;
 
 /*
- * Two hooks, so that only the maps are common. XDP takes part where a test says so: its test runs change the dispatcher and wait for
- * the kernel to settle, some 20 ms each.
+ * Two hooks, so that only the maps are common. XDP takes part where a test says so: its test runs change the dispatcher
+ * and wait for the kernel to settle, some 20 ms each.
  */
 static void hammers_begin(struct hammer h[2], enum lg_hook first, const char *from, uint32_t n_packets)
 {
@@ -154,22 +155,36 @@ static void a_limit_of_n_admits_exactly_n(void **state)
 	assert_int_equal(progs_all(p, LG_HOOK_TC_EGRESS), N_TOKENS);
 }
 
-/* Fresh keys: both CPUs make the bucket at the same time. */
+/*
+ * Fresh keys: both CPUs make the bucket at the same time, over and over, as the agent forgets it every few
+ * microseconds. Each life of the bucket has one burst; a packet that found no room in the scramble is charged to an
+ * overflow bucket, with a burst of its own. (The requests behind the first of a call are refused, they only pass the
+ * time.)
+ */
 static void a_key_that_two_cpus_meet_first_has_one_burst(void **state)
 {
+	static struct lg_op ops[LG_OPS_MAX];
+	struct lg_key key = progs_key(1, source);
 	struct hammer h[2];
-	char from[32];
+	uint64_t n_lives = 1;
 
 	(void)state;
 	progs_reset(p);
 	slow_rule(4);
 	progs_publish(p);
-	for (uint32_t round = 1; round <= 1000; round++) {
-		snprintf(from, sizeof(from), "10.9.%u.%u", round >> 8, round & 255);
-		hammers_begin(h, LG_HOOK_TC_INGRESS, from, 8);
-		hammers_end(h);
-		assert_int_equal(admitted(), 4 * round);
+	for (uint32_t i = 0; i < LG_OPS_MAX; i++)
+		ops[i] = (struct lg_op){ .key = key, .code = i ? LG_OP_READ : LG_OP_FORGET };
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 0);
+	for (int i = 0; i < 300; i++) {
+		progs_ops(p, true, ops, LG_OPS_MAX);
+		n_lives += !ops[0].result;
+		ops[0].result = -1;
 	}
+	hammers_end(h);
+	print_message("%llu lives, %llu admitted, %llu without room\n", (unsigned long long)n_lives,
+		      (unsigned long long)admitted(), (unsigned long long)progs_shared(p).map_full);
+	assert_true(admitted() <= 4 * (n_lives + progs_shared(p).map_full));
+	assert_true(admitted() >= n_lives - 1);
 }
 
 static void what_is_granted_is_admitted_and_nothing_else(void **state)
@@ -200,60 +215,70 @@ static void what_is_granted_is_admitted_and_nothing_else(void **state)
 	assert_int_equal(admitted(), granted_tok);
 }
 
-/* Grants, returns of a part and of all, and closed books, in any order, while both CPUs spend. */
+/* A random mixture of grants, returns of a part or of all, and closed books. */
+static void fill_ops(struct lg_op ops[LG_OPS_MAX], struct lg_key key, uint32_t *generation)
+{
+	for (uint32_t i = 0; i < LG_OPS_MAX; i++) {
+		ops[i] = (struct lg_op){ .key = key, .expires_ns = now_ns() + 3600 * S, .low_water_tok = ~0ull };
+		switch (random_below(8)) {
+		case 0:
+		case 1:
+			ops[i].code = LG_OP_TAKE;
+			ops[i].tok = random_below(2) ? ~0ull : random_below(30);
+			break;
+		case 2:
+			ops[i].code = LG_OP_GENERATION;
+			ops[i].generation = ++*generation;
+			break;
+		default:
+			ops[i].code = LG_OP_GRANT;
+			ops[i].tok = random_below(50);
+		}
+	}
+}
+
+/* 256 operations a call, so that they run within tens of nanoseconds of each other, while packets spend on the other CPU. */
 static void a_token_is_spent_or_returned_but_never_both(void **state)
 {
+	static struct lg_op ops[LG_OPS_MAX];
 	struct lg_key key = progs_key(1, source);
 	uint64_t granted_tok = 0, returned_tok = 0;
-	uint32_t n_returns = 0, generation = 0;
+	uint32_t generation = 0;
 	struct lg_bucket bucket;
 	struct hammer h[2];
-	struct lg_op op;
 
 	(void)state;
 	progs_reset(p);
 	progs_lease_rule(p, LG_FALLBACK_DENY);
 	progs_publish(p);
+	progs_grant(p, key, 0, now_ns() + 3600 * S);
 	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 0);
-	for (int i = 0; i < 3000; i++) {
-		op = (struct lg_op){ .key = key, .expires_ns = now_ns() + 3600 * S, .low_water_tok = ~0ull };
-		switch (random_below(8)) {
-		case 0:
-			op.code = LG_OP_TAKE;
-			op.tok = random_below(2) ? ~0ull : random_below(300);
-			break;
-		case 1:
-			op.code = LG_OP_GENERATION;
-			op.generation = ++generation;
-			break;
-		default:
-			op.code = LG_OP_GRANT;
-			op.tok = random_below(500);
-			granted_tok += op.tok;
+	for (int call = 0; call < 200; call++) {
+		fill_ops(ops, key, &generation);
+		for (uint32_t i = 0; i < LG_OPS_MAX; i++)
+			granted_tok += ops[i].code == LG_OP_GRANT ? ops[i].tok : 0;
+		progs_ops(p, true, ops, LG_OPS_MAX);
+		for (uint32_t i = 0; i < LG_OPS_MAX; i++) {
+			assert_true(ops[i].result == 0 || ops[i].result == -EAGAIN);
+			returned_tok += ops[i].code == LG_OP_GRANT ? 0 : ops[i].tok;
+			assert_int_equal(ops[i].after.returned_tok, returned_tok);
+			assert_true(ops[i].after.spent_tok <= ops[i].after.granted_tok);
+			assert_true(ops[i].after.spent_tok >= returned_tok);
+			if (ops[i].code == LG_OP_GENERATION && !ops[i].result)
+				assert_int_equal(ops[i].after.base_spent_tok, ops[i].after.granted_tok);
 		}
-		op = progs_op(p, op);
-		if (op.result == -ENOENT)
-			continue; /* neither a packet nor a grant came first */
-		assert_true(op.result == 0 || op.result == -EAGAIN);
-		returned_tok += op.code == LG_OP_GRANT ? 0 : op.tok;
-		n_returns += op.code != LG_OP_GRANT && op.tok;
-		assert_int_equal(op.after.granted_tok, granted_tok);
-		assert_int_equal(op.after.returned_tok, returned_tok);
-		assert_true(op.after.spent_tok <= granted_tok);
-		assert_true(op.after.spent_tok >= returned_tok);
-		if (op.code == LG_OP_GENERATION && !op.result)
-			assert_int_equal(op.after.base_spent_tok, granted_tok);
 	}
 	hammers_end(h);
 	bucket = progs_bucket(p, &key);
+	print_message("granted %llu, admitted %llu, returned %llu\n", (unsigned long long)granted_tok,
+		      (unsigned long long)admitted(), (unsigned long long)returned_tok);
+	assert_int_equal(bucket.granted_tok, granted_tok);
 	assert_int_equal(admitted(), bucket.spent_tok - bucket.returned_tok);
 	assert_true(bucket.spent_tok <= granted_tok);
-	assert_true(n_returns > 0);
-	print_message("granted %llu, admitted %llu, returned %llu in %u returns\n", (unsigned long long)granted_tok,
-		      (unsigned long long)admitted(), (unsigned long long)returned_tok, n_returns);
+	assert_true(returned_tok > 0 && admitted() > 0);
 }
 
-/* Two rules, the second so tight that takes are lost to the other CPU and the first rule's must be undone. */
+/* Three rules, the second so tight that takes are lost to the other CPU, and what the others gave must be undone. */
 static void an_undone_take_leaves_no_trace(void **state)
 {
 	struct lg_key key1 = progs_key(1, source), key2 = progs_key(2, source), key3 = progs_key(3, source);
@@ -264,9 +289,9 @@ static void an_undone_take_leaves_no_trace(void **state)
 	(void)state;
 	progs_reset(p);
 	progs_lease_rule(p, LG_FALLBACK_DENY);
-	slow_rule(1u << 30);
 	tight = progs_rule(p, 1);
 	assert_int_equal(lg_rate_init(1000000, S, 1, now_ns(), &tight->rate), 0);
+	slow_rule(1u << 30);
 	progs_publish(p);
 	assert_int_equal(progs_grant(p, key1, 1u << 30, now_ns() + 3600 * S).result, 0);
 	hammers_begin(h, LG_HOOK_TC_INGRESS, source, N_TOKENS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The programs on a veth pair, for what test runs cannot show: tags that TC holds apart, skbs whose headers lie in pages, and superframes
- * of real TCP. Two network namespaces, this process's own and a child's; both end with them.
+ * The programs on a veth pair, for what test runs cannot show: tags that TC holds apart, skbs whose headers lie in
+ * pages, and superframes of real TCP. Two network namespaces, this process's own and a child's; both end with them.
  */
 #include <fcntl.h>
 #include <sched.h>

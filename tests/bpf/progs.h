@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * The programs, loaded from the skeleton with maps of their own (nothing is pinned or attached), rules put together by hand, frames
- * run by BPF_PROG_TEST_RUN, and time from map test_clock.
+ * The programs, loaded from the skeleton with maps of their own (nothing is pinned or attached), rules put together by
+ * hand, frames run by BPF_PROG_TEST_RUN, and time from map test_clock.
  */
 #pragma once
 

@@ -508,6 +508,8 @@ ROW(all_rules_are_charged_or_none)
 ROW(the_first_rule_that_refuses_gives_the_reason_and_others_only_count_if_asked)
 {
 	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_key key1 = progs_key(1, "10.0.0.1"), key3 = progs_key(3, "10.0.0.1"), key4 = progs_key(4, "10.0.0.1");
+	struct lg_bucket bucket;
 
 	progs_rule(p, 1)->flags |= LG_RULE_BYTES; /* 62 bytes can never pass it */
 	progs_rule(p, 0);
@@ -519,6 +521,10 @@ ROW(the_first_rule_that_refuses_gives_the_reason_and_others_only_count_if_asked)
 	assert_int_equal(progs_rule_count(p, 2, LG_DROP_LIMIT).packets, 0);
 	assert_int_equal(progs_rule_count(p, 3, LG_DROP_LIMIT).packets, 1);
 	assert_int_equal(progs_rule_count(p, 4, LG_PASS_ADMITTED).packets, 0);
+	assert_int_equal(progs_bucket(p, &key4).spent_tok, 0); /* asked, not charged */
+	/* What can never pass has no bucket. */
+	assert_false(progs_has_bucket(p, &key1, &bucket));
+	assert_false(progs_has_bucket(p, &key3, &bucket));
 }
 
 ROW(eight_rules_are_applied)
@@ -584,6 +590,7 @@ ROW(a_shadow_rule_beside_another_changes_neither_its_verdict_nor_its_charge)
 	assert_int_equal(progs_bucket(p, &key1).denied_tok, 2);
 	assert_int_equal(progs_bucket(p, &key2).spent_tok, 2);
 	assert_int_equal(progs_rule_count(p, 1, LG_PASS_SHADOW).packets, 2);
+	assert_int_equal(progs_rule_count(p, 1, LG_DROP_LIMIT).packets, 0);
 }
 
 /* ---- a full table ---- */
@@ -835,6 +842,25 @@ ROW(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often)
 	assert_int_equal(progs_bucket(p, &key).asked_ns, START_NS + S);
 }
 
+/* Another rule refuses the packet: nothing was taken, so there is nothing to tell, low as the key may be. */
+ROW(a_key_that_was_only_tested_is_not_announced)
+{
+	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_key key = progs_key(1, "10.0.0.1");
+
+	progs_lease_rule(p, LG_FALLBACK_DENY);
+	progs_rule(p, 0);
+	progs_publish(p);
+	progs_op(p, (struct lg_op){ .key = key, .code = LG_OP_GRANT, .tok = 5, .expires_ns = START_NS + 10 * S, .low_water_tok = 9 });
+	progs_expect(p, hook, &a, LG_DROP_LIMIT);
+	assert_int_equal(progs_events(p).n, 0);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, 0);
+	p->set.n_rules = 1;
+	progs_publish(p);
+	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
+	assert_int_equal(progs_events(p).n, 1);
+}
+
 ROW(a_host_rule_raises_no_events)
 {
 	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
@@ -961,6 +987,7 @@ int main(void)
 		cmocka_unit_test(open_and_closed_are_what_they_say),
 		cmocka_unit_test(a_host_rule_and_a_leased_rule_charge_all_or_none),
 		cmocka_unit_test(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often),
+		cmocka_unit_test(a_key_that_was_only_tested_is_not_announced),
 		cmocka_unit_test(a_host_rule_raises_no_events),
 		cmocka_unit_test(a_flood_of_new_keys_does_not_become_a_storm_of_events),
 		cmocka_unit_test(an_event_that_finds_the_ring_full_is_counted),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * Frames for tests, put together header by header. Each call appends; the one before learns what follows it. lg_pkt_done() writes
- * the lengths, so a test that wants a wrong one writes it afterwards. Checksums stay 0: nothing under test looks at them.
- * Running over the end of the buffer, or a bad address, aborts the test.
+ * Frames for tests, put together header by header. Each call appends; the one before learns what follows it.
+ * lg_pkt_done() writes the lengths, so a test that wants a wrong one writes it afterwards. Checksums stay 0: nothing
+ * under test looks at them. Running over the end of the buffer, or a bad address, aborts the test.
  */
 #pragma once
 

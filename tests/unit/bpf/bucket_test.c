@@ -165,6 +165,8 @@ static void a_debt_too_large_for_the_word_is_refused(void **state)
 	(void)state;
 	assert_int_equal(ask(&w, BOOT, 1u << 30, 45), LG_DROP_COST);
 	assert_int_equal(ask(&w, BOOT, 1, 1), LG_PASS_ADMITTED);
+	w = rate_world(7, 31 * DAY, 1);
+	assert_int_equal(ask(&w, BOOT, 1u << 14, 45), LG_DROP_COST); /* would wrap to 0 */
 }
 
 static void a_window_long_rate_is_exact_at_large_numbers(void **state)
@@ -517,6 +519,26 @@ static void a_poisoned_bucket_refuses_whatever_comes(void **state)
 	assert_int_equal(admitted(&w, BOOT + 365 * DAY, 1, 10), 0);
 }
 
+/* Two CPUs find a bucket blank; one makes it and spends before the other, which still believes it blank, gets to make it. */
+static void a_bucket_made_twice_has_one_burst(void **state)
+{
+	struct world w = rate_world(10, S, 10);
+	struct lg_rule leased = { .rule_id = 7, .flags = LG_RULE_GLOBAL };
+
+	(void)state;
+	assert_int_equal(admitted(&w, BOOT, 1, 20), 10);
+	w.bucket.kind = 0; /* as the other CPU saw it */
+	lg_bucket_init(&w.bucket, &w.rule, BOOT);
+	assert_int_equal(w.bucket.kind, LG_BUCKET_RATE);
+	assert_int_equal(admitted(&w, BOOT, 1, 20), 0);
+
+	memset(&w.bucket, 0, sizeof(w.bucket));
+	w.bucket.expires_ns = BOOT + S; /* a grant was first */
+	lg_bucket_init(&w.bucket, &leased, BOOT);
+	assert_int_equal(w.bucket.kind, LG_BUCKET_BLOCK);
+	assert_int_equal(w.bucket.expires_ns, BOOT + S);
+}
+
 /* A leased key with tokens until its lease's end, and a share of 10 a second (burst 5) that starts 2 s after it. */
 static struct world lease_world(uint64_t granted_tok, enum lg_fallback fallback)
 {
@@ -647,10 +669,12 @@ static void a_share_of_nothing_passes_nothing(void **state)
 	(void)state;
 	assert_int_equal(lg_rate_init(0, S, 0, BOOT - S, &w.rule.share), 0);
 	assert_int_equal(lease(&w, BOOT + 20 * S, 1, false), LG_DROP_UNREACHABLE);
-	/* nor does a cost pass that its word could not hold */
-	assert_int_equal(lg_rate_init(1, 31 * DAY, 1, BOOT - S, &w.rule.share), 0);
+	/* Nor does a cost pass whose units wrap around the word: 2^14 tokens of 2^50. */
+	assert_int_equal(lg_rate_init(7, 31 * DAY, 1, BOOT - S, &w.rule.share), 0);
+	assert_int_equal(w.rule.share.unit_per_tok, 1ull << 50);
 	w.rule.cold_burst_tok = LG_BURST_MAX_TOK;
-	assert_int_equal(lease(&w, BOOT + 20 * S, 1ull << 39, false), LG_DROP_UNREACHABLE);
+	assert_int_equal(lease(&w, BOOT + 40 * DAY, 1, false), LG_PASS_FALLBACK);
+	assert_int_equal(lease(&w, BOOT + 80 * DAY, 1ull << 14, false), LG_DROP_UNREACHABLE);
 }
 
 static void a_block_gets_back_an_undone_take_unless_its_books_were_closed(void **state)
@@ -712,6 +736,7 @@ int main(void)
 		cmocka_unit_test(a_late_undo_does_not_lift_a_bucket_above_its_cap),
 		cmocka_unit_test(a_test_changes_nothing),
 		cmocka_unit_test(a_poisoned_bucket_refuses_whatever_comes),
+		cmocka_unit_test(a_bucket_made_twice_has_one_burst),
 		cmocka_unit_test(a_block_is_spent_once_and_only_while_its_lease_runs),
 		cmocka_unit_test(a_refusal_tells_whether_the_upstream_is_in_reach),
 		cmocka_unit_test(closed_denies_at_once_even_with_tokens_left),

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * One rule's part of a packet's way: what it asks, whose bucket that is, what the bucket answers, what is counted and what the agent
+ * should hear of it. A packet that matches one rule, the common case, takes straight away, as test-then-take is one loop.
+ *
+ * Whatever is seldom or needs many branches is a global function: the verifier checks it once, whatever calls it.
+ */
+#pragma once
+
+#include <linux/errno.h>
+#include <stdbool.h>
+
+#include "bucket.h"
+#include "classify.h"
+#include "count.h"
+
+/* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
+const volatile bool lg_test_clock = false;
+
+#define LG_ANNOUNCE_TICK_NS (1000000000ull / LG_ANNOUNCE_PER_S)
+#define LG_ANNOUNCE_BURST_NS (1000 * LG_ANNOUNCE_TICK_NS) /* a thousand keys at once */
+
+/* A packet on its way through the rules. */
+struct lg_visit {
+	struct lg_pkt pkt;
+	__u64 clock_ns[2];  /* fine, coarse; 0: not read yet */
+	struct lg_key key;  /* under the rule at hand; lies on the stack of the entry, as 6.1 wants the keys of look-ups */
+	__u64 is_reachable; /* struct lg_control */
+};
+
+/* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
+static const struct lg_bucket lg_blank_bucket;
+
+static __always_inline __u64 lg_clock(bool is_coarse)
+{
+	__u32 zero = 0;
+	__u64 *test_ns;
+
+	if (lg_test_clock) {
+		test_ns = bpf_map_lookup_elem(&test_clock, &zero);
+		return test_ns ? *test_ns : 0;
+	}
+	return is_coarse ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+}
+
+/* Time for a rule, each clock read at most once per packet. Leases and wide bursts bear the coarse one, at half the price. */
+static __always_inline __u64 lg_visit_now(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	__u32 is_coarse = (rule->flags / LG_RULE_GLOBAL | rule->rate.coarse) & 1;
+	__u64 *now_ns = &visit->clock_ns[is_coarse];
+
+	if (!*now_ns)
+		*now_ns = lg_clock(is_coarse);
+	return *now_ns;
+}
+
+/* Whether one more key event fits the host's rate: GCRA on one shared word. */
+static __always_inline bool lg_announce_admit(struct lg_shared *words, __u64 now_ns)
+{
+	__u64 seen = lg_read(words->announce_full_at_ns), from, was;
+	int i;
+
+	for (i = 0; i < LG_TAKE_TRIES; i++) {
+		from = (__s64)(seen - now_ns) > 0 ? seen : now_ns;
+		if (from - now_ns > LG_ANNOUNCE_BURST_NS)
+			return false;
+		was = __sync_val_compare_and_swap(&words->announce_full_at_ns, seen, from + LG_ANNOUNCE_TICK_NS);
+		if (was == seen)
+			return true;
+		seen = was;
+	}
+	return false;
+}
+
+static __always_inline __u64 lg_cost(const struct lg_rule *rule, const struct lg_pkt *pkt)
+{
+	return lg_pick(pkt->packets, pkt->bytes, rule->flags / LG_RULE_BYTES & 1);
+}
+
+/* What the packet asks of a rule. */
+static __always_inline struct lg_ask lg_ask_make(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	return (struct lg_ask){
+		.now_ns = lg_visit_now(visit, rule),
+		.cost_tok = lg_cost(rule, &visit->pkt),
+		.is_reachable = visit->is_reachable,
+	};
+}
+
+/*
+ * For a key without a bucket of its own, as its rule says: the overflow bucket, or NULL with the verdict in
+ * *ret_reason. The key at hand becomes the name under which the agent knows that bucket.
+ */
+static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, const struct lg_rule *rule,
+						    enum lg_reason *ret_reason)
+{
+	const struct lg_control *ctl;
+	__u32 zero = 0, slot, index;
+
+	*ret_reason = rule->on_full == LG_ON_FULL_PASS ? LG_PASS_TABLE_FULL : LG_DROP_TABLE_FULL;
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (rule->on_full != LG_ON_FULL_OVERFLOW || !ctl)
+		return NULL;
+	lg_key_make(rule, &visit->pkt, &visit->key);
+	slot = lg_overflow_slot(&visit->key, &visit->pkt, ctl->hash_seed);
+	index = (rule->rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
+	visit->key.form = LG_FORM_OVERFLOW;
+	__builtin_memset(visit->key.a, 0, sizeof(visit->key.a));
+	*(__u32 *)visit->key.a = slot;
+	return bpf_map_lookup_elem(&overflow, &index);
+}
+
+/* Makes a bucket for the key at hand. Returns 1 if there is one now, made here or by another CPU, 0 if there is no room. */
+__noinline int lg_newcomer(struct lg_visit *visit)
+{
+	struct lg_shared *words;
+	struct lg_key key;
+	__u32 zero = 0;
+	long r;
+
+	if (!visit)
+		return 0;
+	key = visit->key;
+	r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
+	if (r == -EBUSY) /* 6.1, where two CPUs meet in one chain: there may well be room */
+		r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
+	if (!r || r == -EEXIST)
+		return 1;
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (words)
+		__sync_fetch_and_add(&words->map_full, 1);
+	return 0;
+}
+
+/**
+ * lg_announce() - tell the agent about a key of a global rule
+ * @bucket: of the key at hand, or NULL: its overflow bucket
+ * @type:   enum lg_event_type
+ *
+ * At most once per LG_ANNOUNCE_GAP_NS for the key (whoever swaps asked_ns tells), and within LG_ANNOUNCE_PER_S for the
+ * host. What is held back is counted; the key's next packet after the gap tries again.
+ */
+__noinline int lg_announce(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket, __u32 type)
+{
+	struct lg_shared *words;
+	struct lg_event *event;
+	enum lg_reason reason;
+	__u64 asked_ns;
+	struct lg_ask ask;
+	__u32 zero = 0;
+
+	if (!visit || !rule)
+		return 0;
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (!bucket || !words)
+		return 0;
+	ask = lg_ask_make(visit, rule);
+	asked_ns = lg_read(bucket->asked_ns);
+	if (asked_ns && (__s64)(ask.now_ns - asked_ns) < (__s64)LG_ANNOUNCE_GAP_NS)
+		return 0;
+	if (__sync_val_compare_and_swap(&bucket->asked_ns, asked_ns, ask.now_ns) != asked_ns)
+		return 0;
+	if (!lg_announce_admit(words, ask.now_ns)) {
+		__sync_fetch_and_add(&words->events_limited, 1);
+		return 0;
+	}
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&words->events_lost, 1);
+		return 0;
+	}
+	event->type = type;
+	event->_pad = 0;
+	event->key = visit->key;
+	event->cost_tok = ask.cost_tok;
+	event->now_ns = ask.now_ns;
+	bpf_ringbuf_submit(event, 0);
+	return 1;
+}
+
+/* Books what a bucket answered. Returns what the agent should hear of the key (enum lg_event_type), or 0. */
+static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
+				       enum lg_reason reason)
+{
+	lg_bucket_touch(bucket, rule, ask->now_ns);
+	if (!lg_is_pass(reason))
+		__sync_fetch_and_add(&bucket->denied_tok, ask->cost_tok);
+	if (!(rule->flags & LG_RULE_GLOBAL))
+		return 0;
+	if (!lg_read(bucket->asked_ns))
+		return LG_EVENT_NEW_KEY;
+	if (!lg_is_pass(reason))
+		return LG_EVENT_DENIED;
+	return reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok) ? LG_EVENT_LOW_WATER : 0;
+}
+
+/* Counts a rule's own part. Returns what it means for the packet: a shadow rule refuses nothing. */
+static __always_inline enum lg_reason lg_conclude(const struct lg_rule *rule, enum lg_reason reason, const struct lg_pkt *pkt)
+{
+	if (!lg_is_pass(reason) && rule->flags & LG_RULE_SHADOW)
+		reason = LG_PASS_SHADOW;
+	lg_count_rule(rule->rule_id, reason, pkt);
+	return reason;
+}
+
+/* What became of a packet at one of the rules it matches. */
+enum lg_match_state {
+	LG_MATCH_IDLE,  /* nothing to take: it refuses, would refuse, or was not asked */
+	LG_MATCH_READY, /* has what it takes */
+	LG_MATCH_DONE,  /* taken, or let through without a bucket: `reason` says how */
+};
+
+struct lg_match {
+	__u8 rule_index;
+	__u8 state;      /* enum lg_match_state */
+	__u8 reason;     /* enum lg_reason */
+	__u8 generation; /* low byte, of the lease the tokens came from */
+};
+
+enum lg_step {
+	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is booked */
+	LG_STEP_TAKE, /* take it; both answers are booked */
+	LG_STEP_UNDO, /* give it back */
+};
+
+static __always_inline enum lg_reason lg_step_reason(int r)
+{
+	return r & 0xff;
+}
+
+static __always_inline __u32 lg_step_event(int r)
+{
+	return r >> 8;
+}
+
+/**
+ * lg_step() - one rule's part of the way, in full generality
+ * @match:  reason and generation are set by the first two steps and read by the last
+ * @bucket: of the packet's key under the rule, or NULL: there is no room for one
+ * @step:   enum lg_step
+ *
+ * Return: the reason, LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal, and in the second byte what
+ * the agent should hear of the key (enum lg_event_type).
+ */
+__noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
+		       __u32 step)
+{
+	enum lg_reason reason;
+	struct lg_ask ask;
+	__u32 event = 0;
+
+	if (!visit || !match || !rule)
+		return LG_DROP_TABLE_FULL;
+	ask = lg_ask_make(visit, rule);
+	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED)
+		return reason; /* the caller has looked */
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	if (bucket)
+		lg_bucket_init(bucket, rule, ask.now_ns);
+	if (bucket && step == LG_STEP_UNDO) {
+		lg_bucket_undo(bucket, rule, &ask, match->reason, match->generation);
+	} else if (bucket) {
+		match->generation = lg_read(bucket->lease_generation);
+		reason = lg_bucket_take(bucket, rule, &ask, step == LG_STEP_TAKE);
+		if (step == LG_STEP_TAKE || !lg_is_pass(reason))
+			event = lg_settle(bucket, rule, &ask, reason);
+	}
+	match->reason = reason;
+	return reason | event << 8;
+}
+
+/* The bucket of the key at hand: found, made or, where there is no room, NULL. */
+static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit)
+{
+	struct lg_bucket *bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+
+	if (!bucket && lg_newcomer(visit))
+		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+	return bucket;
+}
+
+/* ---- one rule ---- */
+
+static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	struct lg_match match = {};
+	struct lg_bucket *bucket;
+	enum lg_reason reason;
+	struct lg_ask ask;
+	__u32 event;
+	int r;
+
+	ask = lg_ask_make(visit, rule);
+	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED)
+		return lg_conclude(rule, reason, &visit->pkt);
+	lg_key_make(rule, &visit->pkt, &visit->key);
+	bucket = lg_find(visit);
+	if (bucket && lg_read(bucket->kind)) {
+		reason = lg_bucket_take(bucket, rule, &ask, true);
+		event = lg_settle(bucket, rule, &ask, reason);
+	} else {
+		r = lg_step(visit, &match, rule, bucket, LG_STEP_TAKE);
+		reason = lg_step_reason(r);
+		event = lg_step_event(r);
+	}
+	if (event)
+		lg_announce(visit, rule, bucket, event);
+	return lg_conclude(rule, reason, &visit->pkt);
+}
