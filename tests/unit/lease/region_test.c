@@ -147,6 +147,7 @@ TEST(what_hosts_report_is_passed_on_with_its_age)
 {
 	struct lg_ask ask = request_of(1, 40);
 	struct script s;
+	uint64_t ms;
 
 	leased(&s, LG_TOKEN_BUCKET, 100);
 	tell(&s, 0, &ask, 200);
@@ -157,14 +158,15 @@ TEST(what_hosts_report_is_passed_on_with_its_age)
 	tell(&s, 0, &ask, 1000);
 	assert_int_equal(look(&s, 1000).spent_tok, 15);
 	assert_int_equal(look(&s, 1000).pool_tok, 65);
-	for (uint64_t ms = 1010; ms < 4000 && last_ask(&s)->spent_tok == 0; ms += 10)
+	for (ms = 1010; ms < 4000 && last_ask(&s)->spent_tok == 0; ms += 10)
 		tick(&s, ms);
+	ms -= 10;
 	assert_int_equal(last_ask(&s)->spent_tok, 15);
 	assert_int_equal(last_ask(&s)->n_slots, 2);
 	assert_int_equal(last_ask(&s)->slots[0].tok, 10);
 	assert_int_equal(last_ask(&s)->slots[1].tok, 5);
-	/* 0.5 s apart at both tiers, but for the two thousandths */
-	assert_in_range(last_ask(&s)->slots[0].age_ms - last_ask(&s)->slots[1].age_ms, 498, 500);
+	assert_int_equal(last_ask(&s)->slots[0].age_ms, lg_age_ms(T0 + 300 * MS, T0 + ms * MS));
+	assert_int_equal(last_ask(&s)->slots[1].age_ms, lg_age_ms(T0 + 800 * MS, T0 + ms * MS));
 	end(&s);
 }
 
