@@ -92,16 +92,21 @@ static __always_inline int lg_op_grant(struct lg_op *op, struct lg_bucket *bucke
 
 /*
  * Closes the books of a generation. The new number comes first: a packet that undoes its take from now on leaves the
- * tokens spent (lg_bucket_undo), as they are booked here.
+ * tokens spent (lg_bucket_undo), as they are booked here. The old lease ends now: grants never lower an end, so that a
+ * shorter new lease would else stay spendable until the old one's end, should the agent be gone by then.
  */
 static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *bucket)
 {
+	__u64 expires_ns = lg_read(bucket->expires_ns), now_ns = lg_clock(false);
 	int r;
 
 	lg_write(bucket->lease_generation, op->generation);
 	r = lg_op_take_back(bucket, ~0ull, &op->tok);
 	if (r)
 		return r;
+	/* Packets move only an end that is past (lg_lease_wake). */
+	if ((__s64)(expires_ns - now_ns) > 0)
+		__sync_val_compare_and_swap(&bucket->expires_ns, expires_ns, now_ns);
 	bucket->lease_epoch = op->epoch;
 	bucket->base_granted_tok = bucket->granted_tok;
 	bucket->base_spent_tok = bucket->granted_tok;

@@ -222,7 +222,7 @@ enum lg_op_code {
 				 * less than share_delay ago) and it was not seen since `before_ns`; else -EBUSY */
 	LG_OP_GRANT = 3,	/* grant: granted_tok += tok; expires_ns and low water are set; makes the bucket if needed */
 	LG_OP_TAKE = 4,		/* grant: take back up to `tok` (~0: all that is left); tok becomes what was taken */
-	LG_OP_GENERATION = 5,	/* grant: take back all that is left, then note generation, epoch and new bases */
+	LG_OP_GENERATION = 5,	/* grant: take back all that is left, end the lease now, note generation, epoch and bases */
 	LG_OP_FORGET = 6,	/* grant: delete the bucket, whatever it holds (its rule is gone) */
 };
 

@@ -114,10 +114,15 @@ static void a_new_generation_closes_the_books_of_the_old(void **state)
 	assert_int_equal(op.after.base_returned_tok, 6);
 	assert_int_equal(op.after.spent_tok, 10);
 	assert_int_equal(op.after.returned_tok, 6);
-	spend(1, LG_DROP_LIMIT);
-	progs_grant(p, key, 2, START_NS + S);
-	spend(2, LG_PASS_ADMITTED);
-	spend(1, LG_DROP_LIMIT);
+	assert_int_equal(op.after.expires_ns, START_NS); /* the old lease's end is not the new one's */
+	spend(1, LG_DROP_LEASE_PENDING);
+	progs_grant(p, key, 2, START_NS + S / 2);
+	spend(1, LG_PASS_ADMITTED);
+	progs_now(p, START_NS + S / 2);
+	spend(1, LG_DROP_LEASE_PENDING);
+	/* An end that is past stays where it is: the fallback counts from it. */
+	op = progs_op(p, (struct lg_op){ .key = key, .code = LG_OP_GENERATION, .generation = 9, .epoch = 3 });
+	assert_int_equal(op.after.expires_ns, START_NS + S / 2);
 }
 
 static void a_bucket_is_forgotten_whatever_it_holds(void **state)
