@@ -447,7 +447,8 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 	expires_ns = sent_ns ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
 	/* Of an idle key the kernel is to announce any cost. */
 	low_tok = l->idle ? lg_max_u64(kept_tok(l, now_ns), 1) : sizes(l, now_ns).low_tok;
-	if (!l->granted_tok || (!add_tok && expires_ns <= l->expires_ns && low_tok == l->low_water_tok))
+	/* No tokens are an answer too: the lessor is there, so the fallback of the rule must not begin. */
+	if (!add_tok && expires_ns <= l->expires_ns && low_tok == l->low_water_tok)
 		return;
 	l->expires_ns = lg_max_u64(l->expires_ns, expires_ns);
 	l->low_water_tok = low_tok;

@@ -158,6 +158,21 @@ TEST(the_packet_that_made_the_bucket_is_the_first_demand)
 	end(&s);
 }
 
+TEST(an_answer_without_tokens_keeps_the_fallback_away)
+{
+	struct script s;
+
+	begin(&s, LG_TOKEN_BUCKET);
+	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	grant(&s, 1001, 1, 0, 10000, 1);
+	assert_int_equal(left(&s), 0);
+	assert_int_equal(s.bucket.expires_ns, T0 + 10000 * MS);
+	tick(&s, 900);
+	grant(&s, 1002, 1, 0, 10000, 901);
+	assert_int_equal(s.bucket.expires_ns, T0 + 10900 * MS);
+	end(&s);
+}
+
 TEST(a_grant_ends_counted_from_when_its_request_was_sent_and_a_push_prolongs_nothing)
 {
 	struct script s;
@@ -617,6 +632,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_packet_that_made_the_bucket_is_the_first_demand),
+		cmocka_unit_test(an_answer_without_tokens_keeps_the_fallback_away),
 		cmocka_unit_test(a_grant_ends_counted_from_when_its_request_was_sent_and_a_push_prolongs_nothing),
 		cmocka_unit_test(a_repeated_or_overtaken_grant_adds_nothing),
 		cmocka_unit_test(a_new_generation_drops_the_old_lease_and_the_old_one_is_not_heard_again),
