@@ -116,14 +116,13 @@ __noinline int lg_newcomer(struct lg_visit *visit)
 	struct lg_shared *words;
 	struct lg_key key;
 	__u32 zero = 0;
-	long r;
+	int r;
 
 	if (!visit)
 		return 0;
 	key = visit->key;
-	r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
-	if (r == -EBUSY) /* 6.1, where two CPUs meet in one chain: there may well be room */
-		r = bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
+	/* As int: before 6.4 map operations return one, and what stands in the upper half of the register is anybody's guess. */
+	r = (int)bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
 	if (!r || r == -EEXIST)
 		return 1;
 	words = bpf_map_lookup_elem(&shared, &zero);

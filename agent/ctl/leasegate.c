@@ -60,6 +60,14 @@ static int globals_take(struct lg_ctl *ctl, int argc, char **argv, const char **
 	return out;
 }
 
+static bool is_instance(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 0 && len < LG_NAME_LEN && name[0] != '-' && name[0] != '_' &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == len;
+}
+
 int main(int argc, char **argv)
 {
 	struct lg_ctl ctl = { .instance = "default" };
@@ -69,6 +77,10 @@ int main(int argc, char **argv)
 
 	lg_log_init("leasegate", LG_LOG_WARN);
 	argc = globals_take(&ctl, argc, argv, &run_dir);
+	if (!is_instance(ctl.instance))
+		return lg_ctl_fail(&ctl, LG_CTL_USAGE,
+				   "instance '%s': a name is 1 to %d of a-z, 0-9, '-' and '_', and begins with a letter or digit",
+				   ctl.instance, LG_NAME_LEN - 1);
 	snprintf(path, sizeof(path), "/run/leasegate/%s", ctl.instance);
 	ctl.run_dir = run_dir ? run_dir : path;
 	if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {

@@ -444,7 +444,8 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 	add_tok = lg_sub_floor(grant->granted_tok, l->granted_tok);
 	l->granted_tok += add_tok;
 	l->last.granted_tok += add_tok;
-	expires_ns = sent_ns ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
+	/* A lessor that is over its own time prolongs nothing, not even by the time the question was under way. */
+	expires_ns = sent_ns && grant->ttl_ms ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
 	/* Of an idle key the kernel is to announce any cost. */
 	low_tok = l->idle ? lg_max_u64(kept_tok(l, now_ns), 1) : sizes(l, now_ns).low_tok;
 	/* No tokens are an answer too: the lessor is there, so the fallback of the rule must not begin. */

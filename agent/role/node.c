@@ -253,13 +253,36 @@ static void link_news(void *arg, const char *ifname, uint32_t ifindex, bool up)
 	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_INGRESS);
 }
 
+static bool is_listed(const struct lg_attachment *list, int n, const char *ifname, enum lg_hook hook)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i].hook == hook && strcmp(list[i].ifname, ifname) == 0)
+			return true;
+	return false;
+}
+
+/* What we attached must still be there: somebody may have detached it behind our back. Then one tick passes before it is attached again,
+ * so that the gap is seen in /readyz and in the metrics. */
 static void links_tick(void *arg)
 {
+	struct lg_attachment list[2 * LG_INTERFACES_MAX];
 	struct lg_node *n = arg;
+	int found;
 
-	for (size_t i = 0; i < n->config.n_interfaces; i++)
-		if (!n->interfaces[i].attached)
-			interface_retry(n, &n->interfaces[i]);
+	found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		struct lg_node_interface *in = &n->interfaces[i];
+		const char *name = in->config->name;
+
+		if (!in->attached) {
+			interface_retry(n, in);
+		} else if (found >= 0 && ((in->config->xdp != LG_XDP_OFF && !is_listed(list, found, name, LG_HOOK_XDP)) ||
+					  (in->config->tc && !is_listed(list, found, name, LG_HOOK_TC_INGRESS)))) {
+			lg_warn("%s: somebody detached our program; it is attached again", name);
+			in->attached = false;
+			snprintf(in->why, sizeof(in->why), "somebody detached our program");
+		}
+	}
 }
 
 /* ---- the upstream ---- */
@@ -451,7 +474,7 @@ static int interfaces_check(struct lg_node *n, struct lg_complaint *c)
 	for (size_t i = 0; i < n->config.n_interfaces; i++) {
 		n->interfaces[i].config = &n->config.interfaces[i];
 		if (!if_nametoindex(n->config.interfaces[i].name)) {
-			lg_complain(c, "interface %s: there is no such interface; see `ip link` and the list of interfaces in the configuration",
+			lg_complain(c, "interface %s: there is no such interface; compare `ip link` with the configuration's interfaces",
 				    n->config.interfaces[i].name);
 			return -ENODEV;
 		}

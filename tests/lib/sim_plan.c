@@ -86,7 +86,9 @@ static void plan_faults(struct sim *s)
 	for (uint32_t i = 0; i < n; i++) {
 		/* Cuts as often as all else together: they are what makes leases end. */
 		double any = between(s, 0, 2);
-		enum sim_fault_kind kind = any < 0.5 ? SIM_CUT_REGION : any < 1 ? SIM_CUT_HOST : (enum sim_fault_kind)((any - 1) * _SIM_FAULT_N);
+		enum sim_fault_kind kind = any < 0.5 ? SIM_CUT_REGION :
+					   any < 1   ? SIM_CUT_HOST :
+						       (enum sim_fault_kind)((any - 1) * _SIM_FAULT_N);
 		bool of_host = kind == SIM_CUT_HOST || kind == SIM_AGENT_RESTART || kind == SIM_HOST_REBOOT || kind == SIM_HOST_GONE;
 		bool cut = kind == SIM_CUT_HOST || kind == SIM_CUT_REGION;
 		uint32_t index = (uint32_t)between(s, 0, of_host ? n_hosts : c->n_regions);

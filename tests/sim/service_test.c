@@ -172,10 +172,14 @@ static void all_traffic_in_the_farthest_region_is_served(void **state)
 
 static void traffic_that_moves_to_another_region_is_served_again_within_two_periods(void **state)
 {
-	CHECK("move", { BUCKET, PER_MINUTE, MOVE, .load = 0.95, .share = 0.997, .back_s = 3 }, { BUCKET, PER_MINUTE, MOVE, .load = 1.5, .share = 0.997, .back_s = 6 },
-	      { WINDOW, PER_MINUTE, MOVE, .load = 0.95, .share = 0.985, .back_s = 6 }, { WINDOW, PER_MINUTE, MOVE, .load = 1.5, .share = 0.985, .back_s = 6 },
-	      { BUCKET, PER_10_S, MOVE, .load = 0.95, .share = 0.985, .back_s = 3 }, { BUCKET, PER_10_S, MOVE, .load = 1.5, .share = 0.99, .back_s = 6 },
-	      { WINDOW, PER_10_S, MOVE, .load = 0.95, .share = 0.965, .back_s = 6 }, { WINDOW, PER_10_S, MOVE, .load = 1.5, .share = 0.93 });
+	CHECK("move", { BUCKET, PER_MINUTE, MOVE, .load = 0.95, .share = 0.997, .back_s = 3 },
+	      { BUCKET, PER_MINUTE, MOVE, .load = 1.5, .share = 0.997, .back_s = 6 },
+	      { WINDOW, PER_MINUTE, MOVE, .load = 0.95, .share = 0.985, .back_s = 6 },
+	      { WINDOW, PER_MINUTE, MOVE, .load = 1.5, .share = 0.985, .back_s = 6 },
+	      { BUCKET, PER_10_S, MOVE, .load = 0.95, .share = 0.985, .back_s = 3 },
+	      { BUCKET, PER_10_S, MOVE, .load = 1.5, .share = 0.99, .back_s = 6 },
+	      { WINDOW, PER_10_S, MOVE, .load = 0.95, .share = 0.965, .back_s = 6 },
+	      { WINDOW, PER_10_S, MOVE, .load = 1.5, .share = 0.93 });
 }
 
 static void traffic_that_hops_each_second_is_served(void **state)
