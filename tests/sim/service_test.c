@@ -304,13 +304,19 @@ static void small_limits_are_served_as_far_as_there_are_tokens_for_the_hosts(voi
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		_cleanup_(sim_free) struct sim *s = NULL;
-		struct run run = { BUCKET, LONG_RUN, rows[i].shape, .limit_tok = rows[i].limit_tok, .load = 0.95, .seed = 3 };
+		struct run run = { BUCKET, LONG_RUN, rows[i].shape, .limit_tok = rows[i].limit_tok, .load = 0.95 };
+		double mean = 0;
 
-		start(&run, &s);
+		/* So few tokens: one seed's share is off by some hundredths. */
+		for (run.seed = 1; run.seed <= 4; run.seed++) {
+			_cleanup_(sim_free) struct sim *s = NULL;
+
+			start(&run, &s);
+			mean += served(s) / 4;
+		}
 		print_message("%llu a minute over %d hosts: served %.3f\n", (unsigned long long)rows[i].limit_tok,
-			      rows[i].shape == EVEN ? 12 : 4, served(s));
-		assert_true(served(s) >= rows[i].low && served(s) <= rows[i].high);
+			      rows[i].shape == EVEN ? 12 : 4, mean);
+		assert_true(mean >= rows[i].low && mean <= rows[i].high);
 	}
 }
 
