@@ -96,8 +96,7 @@ def test_detach_ends_enforcement_and_leaves_no_trace(host):
     assert again.returncode in (0, 1) and len((again.stdout + again.stderr).splitlines()) == 1
 
 
-def test_a_dropped_pin_directory_is_not_needed_to_see_or_to_stop(host):
-    """status works while the daemon is dead, from the pins alone."""
+def test_status_without_a_daemon_is_read_from_the_kernel(host):
     node = host.start(RULES)
     node.kill()
     status = host.instance.json("status")

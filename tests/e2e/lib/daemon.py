@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 
 from . import LEASEGATE, LEASEGATED, PINS, RUN
 from .net import remove_pins
@@ -204,17 +203,3 @@ class Instance:
         """Whatever of the instance is still on the machine, for tests that demand nothing."""
         sockets = [f for f in os.listdir(self.run_dir) if f.endswith(".sock")] if os.path.isdir(self.run_dir) else []
         return [self.pins] * os.path.exists(self.pins) + [os.path.join(self.run_dir, s) for s in sockets]
-
-
-def settled(read, quiet_s=0.3, timeout_s=5):
-    """Calls read() until it gives the same answer for quiet_s; returns that."""
-    last, since = read(), time.monotonic()
-    deadline = since + timeout_s
-    while time.monotonic() - since < quiet_s:
-        if time.monotonic() > deadline:
-            raise AssertionError(f"still changing after {timeout_s} s: {last}")
-        time.sleep(0.03)
-        now = read()
-        if now != last:
-            last, since = now, time.monotonic()
-    return last
