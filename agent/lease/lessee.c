@@ -81,7 +81,7 @@ static uint64_t traffic_of(const struct lg_usage *u)
 
 static uint64_t left_tok(const struct lg_lessee *l)
 {
-	return lg_sub_floor(l->last.granted_tok, lg_max_u64(l->seen_tok, l->traffic_tok) + l->last.returned_tok);
+	return lg_sub_floor(l->last.granted_tok, l->seen_tok + l->last.returned_tok);
 }
 
 /* Left and not yet over. */
