@@ -364,6 +364,7 @@ void lg_ledger_grant(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, 
 		.granted_tok = h->granted_tok,
 		.ttl_ms = ttl_ns / 1000000,
 		.partial = lg_sub_floor(h->want_tok, lg_holder_outstanding_tok(h)) > 0,
+		.kind = LG_LEASE_BLOCK,
 		.status = LG_GRANT_OK,
 	};
 	h->give_tok = 0;

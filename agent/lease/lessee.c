@@ -268,6 +268,9 @@ static void say(struct lg_lessee *l, bool request, uint64_t now_ns, const struct
 	ask.demand_mtps = demand_mtps(l, now_ns);
 	ask.peak_tok = lg_demand_peak_tok(&l->demand, now_ns);
 	lg_report_fill(&l->report, &ask, now_ns);
+	ask.kind = LG_LEASE_BLOCK;
+	ask.limit_version = ask.held_permille = 0;
+	ask.held_tok = 0;
 	ask.n_history = 0;
 	if (l->has_history && !l->asker.heard)
 		ask.n_history = lg_slots_export(&l->history, now_ns, ask.history, LG_HISTORY_MAX);

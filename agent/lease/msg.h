@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "leasegate/bounds.h"
+#include "rules/rule.h"
 
 /* Tokens spent by traffic in one slot of time, as a part of spent_tok. */
 struct lg_slot {
@@ -36,6 +37,11 @@ struct lg_ask {
 	uint64_t want_tok;	/* request: what it would like to hold unspent */
 	uint64_t demand_mtps;	/* offered demand, thousandths of a token per second, clamped as the rules of demand say */
 	uint64_t peak_tok;	/* largest cost seen in one round trip */
+	/* What it has: tokens that are spent once (LG_LEASE_BLOCK), or a limit of its own that it runs itself (LG_LEASE_LIMIT). Of a limit: */
+	enum lg_lease_kind kind;
+	uint32_t limit_version;	/* the one it runs; 0 none yet */
+	uint64_t held_tok;	/* the most it holds until it is told more: its limit, or what is consumed and lent if that is more */
+	uint32_t held_permille;	/* token bucket: of the rule's rate, as it mints */
 	size_t n_slots;		/* slots not yet acknowledged, oldest first */
 	struct lg_slot slots[LG_SLOTS_MAX];
 	size_t n_history;	/* first message to a new epoch, windows: what was spent in the last window, lapsed leases included */
@@ -60,5 +66,10 @@ struct lg_grant {
 	uint64_t ttl_ms;	/* the lease ends this long after the holder SENT message ack_seq */
 	uint64_t cap_tok;	/* the most it may hold unspent: sizes its period; 0 unknown */
 	bool partial;		/* less than it wants: more is pushed when there is more */
+	enum lg_lease_kind kind;
+	/* LG_LEASE_LIMIT: the holder's limit from now on. */
+	uint32_t limit_version;	/* grows with each change for this holder and generation */
+	uint64_t limit_tok;	/* token bucket: burst; window: limit */
+	uint32_t limit_permille;/* token bucket: of the rule's rate */
 	enum lg_grant_status status;
 };

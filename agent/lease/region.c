@@ -222,6 +222,9 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	ask.demand_mtps = lg_min_u64(r->ledger.demand_mtps, 1ull << 50);
 	ask.peak_tok = peak_tok(r, now_ns);
 	lg_report_fill(&r->report, &ask, now_ns);
+	ask.kind = LG_LEASE_BLOCK;
+	ask.limit_version = ask.held_permille = 0;
+	ask.held_tok = 0;
 	ask.n_history = 0;
 	if (r->has_history && !r->asker.heard)
 		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);

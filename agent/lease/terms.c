@@ -14,7 +14,7 @@
 
 #define REGION_TICK_NS (10 * MS)
 #define HOST_TICK_NS (20 * MS)
-#define FAR_RTT_NS (150 * MS)	/* the round trip that a written max_outstanding is sized for */
+#define FAR_RTT_NS (150 * MS)	/* unless it is configured */
 
 static uint64_t span_ns(const struct lg_terms *t)
 {
@@ -40,23 +40,25 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, uint32_t written_p
 /* The longest period at which `max_outstanding` still serves the whole limit: worst outstanding is 1.6 r T + 2 r Lambda. */
 static uint64_t written_period_ns(const struct lg_terms *t)
 {
-	uint64_t lambda_ns = FAR_RTT_NS + t->slot_ns + 2 * t->home_tick_ns;
+	uint64_t lambda_ns = t->far_rtt_ns + t->slot_ns + 2 * t->home_tick_ns;
 	uint64_t covers_ns = lg_mul_div(t->max_outstanding_tok, t->per_ns, t->limit_tok);
 	uint64_t period_ns = lg_mul_div(lg_sub_floor(covers_ns, 2 * lambda_ns), 10, 16);
 
 	return lg_clamp_u64(period_ns, 100 * MS, 40 * S);
 }
 
-void lg_terms_init(const struct lg_rule_def *rule, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms)
+void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms)
 {
 	bool bucket = rule->algorithm == LG_TOKEN_BUCKET;
 	struct lg_terms t = {
-		.algorithm = bucket ? LG_TOKEN_BUCKET : LG_SLIDING_WINDOW,
+		.algorithm = rule->algorithm == LG_SLIDING_LOG ? LG_SLIDING_WINDOW : rule->algorithm,
+		.kind = LG_LEASE_BLOCK,
+		.far_rtt_ns = fleet->far_rtt_ns ? fleet->far_rtt_ns : FAR_RTT_NS,
 		.limit_tok = rule->limit_tok,
 		.per_ns = rule->per_ns,
 		.budget_tok = bucket ? rule->burst_tok : rule->limit_tok,
-		.regions = (uint32_t)lg_max_u64(regions, 1),
-		.hosts = (uint32_t)lg_max_u64(hosts, 1),
+		.regions = (uint32_t)lg_max_u64(fleet->regions, 1),
+		.hosts = (uint32_t)lg_max_u64(fleet->hosts, 1),
 		.low_water_permille = rule->lease.low_water_permille,
 		.region_tick_ns = REGION_TICK_NS,
 		.host_tick_ns = HOST_TICK_NS,

@@ -4,8 +4,20 @@
 
 #include "rules/rule.h"
 
+/* What the terms of a rule depend on besides the rule. */
+struct lg_fleet {
+	uint32_t regions;	/* R, at least 1 */
+	uint32_t hosts;		/* H, over all regions, at least 1 */
+	uint64_t far_rtt_ns;	/* largest round trip between a region and a home; 0: taken as 150 ms */
+};
+
 struct lg_terms {
-	enum lg_algorithm algorithm;	/* LG_TOKEN_BUCKET or LG_SLIDING_WINDOW */
+	enum lg_algorithm algorithm;	/* never LG_SLIDING_LOG: leased, the two sliding ones are the same */
+	enum lg_lease_kind kind;	/* what a home lends to regions: LG_LEASE_BLOCK or LG_LEASE_LIMIT, never auto */
+	bool owner;			/* small for its hosts: who asks for most is served first, whole */
+	bool adaptive;			/* a region's period grows while the key is hardly used */
+	uint64_t cold_tok;		/* each declared host may spend it before its first grant; a part of the budget */
+	uint64_t far_rtt_ns;
 	uint64_t limit_tok;		/* limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */
 	uint64_t per_ns;
 	uint64_t budget_tok;		/* B: burst of a token bucket, limit of a window */
@@ -23,5 +35,4 @@ struct lg_terms {
 	uint64_t grace_ns;
 };
 
-/* hosts and regions are at least 1. */
-void lg_terms_init(const struct lg_rule_def *rule, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms);
+void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms);

@@ -66,7 +66,7 @@ static void rules_index(struct lg_node *n)
 		if (def->scope != LG_SCOPE_GLOBAL)
 			continue;
 		n->n_global++;
-		lg_terms_init(def, regions ? regions : 1, hosts ? hosts : 1, &n->by_id[id].terms);
+		lg_terms_init(def, &(struct lg_fleet){ .regions = regions, .hosts = hosts }, &n->by_id[id].terms);
 		if (n->by_id[id].terms.host_tick_ns < tick_ns)
 			tick_ns = n->by_id[id].terms.host_tick_ns;
 	}

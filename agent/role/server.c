@@ -54,7 +54,7 @@ static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const str
 	rule->def = *def;
 	rule->fingerprint = lg_rule_fingerprint(def);
 	rule->identity = lg_rule_identity(def);
-	lg_terms_init(def, (uint32_t)s->config.n_regions, lg_config_hosts(&s->config), &rule->terms);
+	lg_terms_init(def, &(struct lg_fleet){ .regions = (uint32_t)s->config.n_regions, .hosts = lg_config_hosts(&s->config) }, &rule->terms);
 }
 
 static int ticker_set(struct lg_server *s);

@@ -67,7 +67,7 @@ static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t reg
 	rule.limit_tok = (uint64_t)fmax(fmin(limit, RATE_MAX * span_s), 1);
 	rule.burst_tok = (uint64_t)fmax((double)rule.limit_tok * draw(rand, 0.1, 1.5), 1);
 	rule.lease.low_water_permille = lg_rand_next(rand) % 3 ? 0 : 200;
-	lg_terms_init(&rule, regions, hosts, t);
+	lg_terms_init(&rule, &(struct lg_fleet){ .regions = regions, .hosts = hosts }, t);
 	if (lg_rand_next(rand) % 2)
 		t->max_outstanding_tok = lg_max_u64((uint64_t)((double)t->budget_tok * draw(rand, 0.1, 1)), 1);
 	t->ttl_ns = (uint64_t)(draw(rand, 2, lg_rand_next(rand) % 2 ? 5 : 20) * 1e9);

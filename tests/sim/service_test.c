@@ -71,7 +71,7 @@ static struct lg_terms terms_of(const struct run *run)
 				    .burst_tok = limit_tok };
 	struct lg_terms t;
 
-	lg_terms_init(&rule, 3, 12, &t);
+	lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
 	if (run->period_s > 0) {
 		t.region_period_ns = (uint64_t)(run->period_s * 1e9);
 		t.host_period_ns = t.region_period_ns / 4;

@@ -160,7 +160,8 @@ static void hello_and_welcome_survive_the_wire(void **state)
 static void grants_survive_the_wire(void **state)
 {
 	const struct lg_grant grants[] = {
-		{ UINT64_MAX, 2, 3, 4, 5, 6, 7, true, LG_GRANT_OK },
+		{ .ack_seq = UINT64_MAX, .ack_slot = 2, .epoch = 3, .generation = 4, .granted_tok = 5, .ttl_ms = 6, .cap_tok = 7,
+		  .partial = true, .kind = LG_LEASE_BLOCK, .status = LG_GRANT_OK },
 		{ .epoch = 1, .ttl_ms = LG_WIRE_TTL_MAX_MS, .granted_tok = LG_WIRE_TOK_MAX, .status = LG_GRANT_RECOVERING },
 		{ .status = LG_GRANT_UNKNOWN_RULE },
 		{ .status = LG_GRANT_NOT_HOME },

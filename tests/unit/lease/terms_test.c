@@ -8,7 +8,7 @@ static struct lg_terms make(enum lg_algorithm algorithm, uint64_t limit_tok, uin
 	struct lg_rule_def rule = { .algorithm = algorithm, .limit_tok = limit_tok, .per_ns = per_ns, .burst_tok = burst_tok };
 	struct lg_terms t;
 
-	lg_terms_init(&rule, 3, 12, &t);
+	lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
 	return t;
 }
 
@@ -47,9 +47,9 @@ TEST(the_numbers_follow_from_how_long_the_budget_lasts)
 	}
 }
 
-TEST(every_windowed_algorithm_is_leased_as_a_sliding_window)
+TEST(both_sliding_algorithms_are_leased_as_one)
 {
-	assert_int_equal(make(LG_FIXED_WINDOW, 10, S, 10).algorithm, LG_SLIDING_WINDOW);
+	assert_int_equal(make(LG_FIXED_WINDOW, 10, S, 10).algorithm, LG_FIXED_WINDOW);
 	assert_int_equal(make(LG_SLIDING_LOG, 10, S, 10).algorithm, LG_SLIDING_WINDOW);
 }
 
@@ -76,7 +76,7 @@ TEST(a_written_max_outstanding_sets_the_period)
 					    .lease.max_outstanding_permille = rows[i].permille };
 		struct lg_terms t;
 
-		lg_terms_init(&rule, 3, 12, &t);
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
 		assert_int_equal(t.max_outstanding_tok, rows[i].out_tok);
 		assert_in_range(t.region_period_ns, rows[i].low_ms * MS, rows[i].high_ms * MS);
 		assert_true(t.ttl_ns >= 3 * t.region_period_ns);
@@ -88,7 +88,7 @@ TEST(a_rule_without_hosts_or_rate_divides_by_nothing)
 	struct lg_rule_def rule = { .algorithm = LG_TOKEN_BUCKET, .limit_tok = 0, .per_ns = S, .burst_tok = 5 };
 	struct lg_terms t;
 
-	lg_terms_init(&rule, 0, 0, &t);
+	lg_terms_init(&rule, &(struct lg_fleet){ 0 }, &t);
 	assert_int_equal(t.regions, 1);
 	assert_int_equal(t.hosts, 1);
 	assert_int_equal(t.region_period_ns, 5 * S);
@@ -98,7 +98,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_numbers_follow_from_how_long_the_budget_lasts),
-		cmocka_unit_test(every_windowed_algorithm_is_leased_as_a_sliding_window),
+		cmocka_unit_test(both_sliding_algorithms_are_leased_as_one),
 		cmocka_unit_test(small_budgets_may_be_out_whole_so_that_shares_do_not_round_to_nothing),
 		cmocka_unit_test(a_written_max_outstanding_sets_the_period),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
