@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "tests/lib/sim_world.h"
+
+#include <assert.h>
+
+#include "lease/age.h"
+#include "lease/arith.h"
+
+#define ANNOUNCE_GAP_NS (20 * MS)
+
+static struct lg_usage read_bucket(struct node_host *h)
+{
+	struct lg_usage u = h->bucket.total;
+
+	/* A lost race is over within a packet, so no two readings in a row see one. */
+	h->misread = h->sim->c.misread && !h->misread && sim_random(h->sim) < 0.02;
+	if (h->misread)
+		u.spent_tok += 1 + (uint64_t)(sim_random(h->sim) * 3);
+	return u;
+}
+
+static void fx_host_ask(void *arg, const struct lg_ask *ask)
+{
+	struct node_host *h = arg;
+	struct message m = { .kind = MSG_ASK, .holder = h->index, .incarnation = h->incarnation,
+			     .to_process = h->sim->regions[h->region].process };
+
+	h->sim->r.asks_to_regions += h->sim->now_ns >= h->sim->c.warm_ns;
+	sim_transmit_ask(h->sim, &m, ask);
+}
+
+static void fx_host_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t low_water_tok, uint32_t epoch)
+{
+	struct node_host *h = arg;
+
+	h->bucket.total.granted_tok += tok;
+	h->bucket.expires_ns = lg_max_u64(h->bucket.expires_ns, expires_ns);
+	h->bucket.low_water_tok = low_water_tok;
+	h->bucket.epoch = epoch;
+}
+
+static void fx_host_take(void *arg, uint64_t tok, struct lg_usage *ret_now)
+{
+	struct node_host *h = arg;
+	uint64_t left_tok = h->bucket.total.granted_tok - h->bucket.total.spent_tok;
+
+	tok = lg_min_u64(tok, left_tok);
+	h->bucket.total.spent_tok += tok;
+	h->bucket.total.returned_tok += tok;
+	*ret_now = read_bucket(h);
+}
+
+static void fx_host_generation(void *arg, uint32_t generation, uint32_t epoch, struct lg_usage *ret_now)
+{
+	struct node_host *h = arg;
+
+	fx_host_take(arg, UINT64_MAX, ret_now);
+	h->bucket.generation = generation;
+	h->bucket.epoch = epoch;
+	h->bucket.base = h->bucket.total;
+	h->bucket.expires_ns = lg_min_u64(h->bucket.expires_ns, sim_local_ns(h->sim, &h->clock));
+}
+
+static const struct lg_lessee_effects *host_effects(struct node_host *h)
+{
+	static struct lg_lessee_effects fx = { .ask = fx_host_ask, .grant = fx_host_grant, .take = fx_host_take,
+					       .generation = fx_host_generation };
+
+	fx.arg = h;
+	return &fx;
+}
+
+static void host_open(struct node_host *h)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	struct lg_lessee_resume resume = {
+		.generation = h->bucket.generation,
+		.epoch = h->bucket.epoch,
+		.expires_ns = h->bucket.expires_ns,
+		.base = h->bucket.base,
+		.now = h->bucket.total,
+	};
+	int r = lg_lessee_new(&h->sim->c.terms, now_ns, now_ns, lg_rand_next(&h->sim->rand),
+			      h->bucket.generation ? &resume : NULL, &h->bucket.total, &h->lessee);
+
+	assert(r == 0);
+	if (h->made_ns)
+		lg_lessee_forgot(h->lessee, h->made_ns);
+	h->due_ns = now_ns;
+	if (h->link.up)
+		lg_lessee_up(h->lessee, h->sim->regions[h->region].epoch, now_ns, host_effects(h));
+}
+
+void sim_host_mark(struct node_host *h)
+{
+	struct message m = { .kind = MSG_MARK, .holder = h->index, .epoch = h->sim->regions[h->region].epoch,
+			     .to_process = h->sim->regions[h->region].process };
+
+	if (h->made_ns)
+		m.forgot_ms = lg_age_ms(h->made_ns, sim_local_ns(h->sim, &h->clock)) + 1;
+	sim_transmit(h->sim, &m);
+}
+
+void sim_host_tick(struct node_host *h)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	struct lg_usage usage;
+
+	if (!h->agent || !h->lessee || now_ns < h->due_ns)
+		return;
+	usage = read_bucket(h);
+	h->due_ns = lg_lessee_tick(h->lessee, &usage, now_ns, host_effects(h));
+	if (lg_lessee_is_idle(h->lessee, now_ns))
+		h->lessee = lg_lessee_free(h->lessee);
+}
+
+void sim_host_grant(struct node_host *h, const struct message *m)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+
+	if (!h->agent || !h->lessee || h->process != m->to_process)
+		return;
+	lg_lessee_grant(h->lessee, &m->grant, now_ns, host_effects(h));
+	h->due_ns = now_ns;
+}
+
+/* What the kernel tells the agent. */
+static void announce(struct node_host *h)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+
+	if (!h->agent || (h->bucket.announced_ns && now_ns - h->bucket.announced_ns < ANNOUNCE_GAP_NS))
+		return;
+	h->bucket.announced_ns = now_ns;
+	if (!h->lessee)
+		host_open(h);
+	h->due_ns = now_ns;
+}
+
+bool sim_host_admits(struct node_host *h, uint64_t cost_tok)
+{
+	struct bucket *b = &h->bucket;
+	bool ok = sim_local_ns(h->sim, &h->clock) < b->expires_ns && b->total.spent_tok + cost_tok <= b->total.granted_tok;
+
+	if (ok)
+		b->total.spent_tok += cost_tok;
+	else
+		b->total.denied_tok += cost_tok;
+	if (!ok || b->total.granted_tok - b->total.spent_tok < b->low_water_tok)
+		announce(h);
+	return ok;
+}
+
+void sim_host_connect(struct node_host *h)
+{
+	struct node_region *n = &h->sim->regions[h->region];
+
+	if (h->link.up || h->gone || !h->agent)
+		return;
+	if (!n->running || h->link.n_cuts) {
+		sim_push(h->sim, h->sim->now_ns + 200 * MS, EV_CONNECT_HOST, h->index, NULL);
+		return;
+	}
+	h->link.up = true;
+	n->listed[h->index] = true;
+	if (h->lessee)
+		lg_lessee_up(h->lessee, n->epoch, sim_local_ns(h->sim, &h->clock), host_effects(h));
+	else
+		sim_host_mark(h);
+	h->due_ns = 0;
+}
+
+void sim_host_disconnect(struct node_host *h, bool again)
+{
+	if (h->link.up && h->lessee)
+		lg_lessee_down(h->lessee);
+	h->link.up = false;
+	if (again)
+		sim_push(h->sim, h->sim->now_ns + 50 * MS + (uint64_t)(sim_random(h->sim) * 4e8), EV_CONNECT_HOST, h->index, NULL);
+}
+
+void sim_agent_stop(struct node_host *h)
+{
+	sim_host_disconnect(h, false);
+	h->agent = false;
+	h->process++;
+	h->lessee = lg_lessee_free(h->lessee);
+}
+
+void sim_agent_start(struct node_host *h)
+{
+	if (h->gone)
+		return;
+	h->agent = true;
+	h->powered = true;
+	if (h->bucket.generation)
+		host_open(h);
+	sim_push(h->sim, h->sim->now_ns + 20 * MS, EV_CONNECT_HOST, h->index, NULL);
+}
+
+void sim_host_power_off(struct node_host *h)
+{
+	sim_agent_stop(h);
+	h->powered = false;
+	h->bucket = (struct bucket){ 0 };
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * The inside of the simulation: what its files share. sim.c has time and traffic, sim_net.c the messages, sim_host.c, sim_region.c and
+ * sim_home.c what roles do around the objects of agent/lease, sim_faults.c what goes wrong, sim_check.c the laws. */
+#pragma once
+
+#include "tests/lib/sim.h"
+
+#define MS 1000000ull
+#define S (1000 * MS)
+#define FAULTS_MAX 64
+
+enum event_kind { EV_ARRIVAL,
+		  EV_HOST_TICK,
+		  EV_REGION_TICK,
+		  EV_HOME_TICK,
+		  EV_SECOND,
+		  EV_MESSAGE,
+		  EV_CONNECT_HOST,
+		  EV_CONNECT_REGION,
+		  EV_FAULT,
+		  EV_FAULT_OVER,
+		  EV_KEEPALIVE };
+
+enum message_kind { MSG_ASK, MSG_GRANT, MSG_MARK };
+
+struct message {
+	enum message_kind kind;
+	bool home_side;		/* between a region and the home; else between a host and its region */
+	uint32_t holder;	/* host or region */
+	uint64_t incarnation;
+	uint32_t to_process;	/* the receiver's life it was sent to */
+	uint32_t epoch;		/* MSG_MARK */
+	uint64_t forgot_ms;	/* MSG_MARK: remembers so far back; 0 ever */
+	struct lg_ask *ask;
+	struct lg_grant grant;
+};
+
+struct event {
+	uint64_t at_ns;
+	uint64_t number;
+	enum event_kind kind;
+	uint32_t index;
+	struct message *msg;
+};
+
+struct link {
+	bool up;
+	uint32_t n_cuts;
+};
+
+struct clock {
+	int64_t ppm;
+	uint64_t offset_ns;
+};
+
+struct bucket {
+	struct lg_usage total;
+	struct lg_usage base;
+	uint64_t expires_ns;
+	uint64_t low_water_tok;
+	uint64_t announced_ns;
+	uint32_t generation;
+	uint32_t epoch;
+};
+
+struct node_host {
+	struct sim *sim;
+	uint32_t index;
+	uint32_t region;
+	struct clock clock;
+	struct link link;
+	bool powered;
+	bool gone;
+	bool agent;
+	uint32_t process;
+	uint64_t incarnation;
+	uint64_t made_ns;	/* when the maps were made, if not at the start */
+	struct bucket bucket;
+	bool misread;		/* the last reading was */
+	struct lg_lessee *lessee;
+	uint64_t due_ns;
+};
+
+struct node_region {
+	struct sim *sim;
+	uint32_t index;
+	struct clock clock;
+	struct link link;
+	bool running;
+	uint32_t process;
+	uint32_t epoch;
+	bool listed[SIM_HOSTS_MAX];
+	struct lg_succession *succession;
+	struct lg_region *region;
+	uint64_t due_ns;
+};
+
+struct node_home {
+	bool running;
+	uint32_t process;
+	uint32_t epoch;
+	bool listed[SIM_REGIONS_MAX];
+	bool unsettled;
+	struct lg_succession *succession;
+	struct lg_home *home;
+	uint64_t due_ns;
+	uint64_t granted_total_tok;	/* when last checked */
+};
+
+struct fault {
+	enum sim_fault_kind kind;
+	uint32_t index;
+	uint64_t for_ns;
+};
+
+struct sim {
+	struct sim_config c;
+	struct sim_result r;
+	uint64_t now_ns;
+	uint64_t rand;
+	struct event *heap;
+	size_t n_heap, cap_heap;
+	uint64_t n_events;
+	struct node_host hosts[SIM_HOSTS_MAX];
+	struct node_region regions[SIM_REGIONS_MAX];
+	struct node_home home;
+	uint32_t n_hosts;
+	struct fault faults[FAULTS_MAX];
+	uint32_t n_faults;
+	struct sim_meter law, perfect;
+	uint32_t *bin_admitted, *bin_perfect;
+	size_t n_bins;
+};
+
+/* Time and chance: sim.c */
+uint64_t sim_exponential_ns(struct sim *s, double mean_ns);
+uint64_t sim_local_ns(const struct sim *s, const struct clock *clock);
+void sim_push(struct sim *s, uint64_t at_ns, enum event_kind kind, uint32_t index, struct message *msg);
+
+/* The laws: sim_check.c. The first that is broken ends the run. */
+void sim_broken(struct sim *s, const char *what, int64_t by);
+void sim_check_potential(struct sim *s);
+void sim_check_home(struct sim *s);
+void sim_check_region(struct sim *s, const struct node_region *n);
+
+/* The network: sim_net.c */
+void sim_message_free(struct message *m);
+/* What is sent is copied; the message stays the caller's. */
+void sim_transmit(struct sim *s, struct message *m);
+void sim_transmit_ask(struct sim *s, struct message *m, const struct lg_ask *ask);
+void sim_transmit_grant(struct sim *s, struct message *m, const struct lg_grant *grant);
+void sim_deliver(struct sim *s, const struct message *m);
+
+/* A host: sim_host.c */
+void sim_host_tick(struct node_host *h);
+void sim_host_grant(struct node_host *h, const struct message *m);
+/* Says that it holds nothing. */
+void sim_host_mark(struct node_host *h);
+bool sim_host_admits(struct node_host *h, uint64_t cost_tok);
+void sim_host_connect(struct node_host *h);
+void sim_host_disconnect(struct node_host *h, bool again);
+void sim_host_power_off(struct node_host *h);
+void sim_agent_stop(struct node_host *h);
+void sim_agent_start(struct node_host *h);
+
+/* A region: sim_region.c */
+void sim_region_tick(struct node_region *n);
+void sim_region_ask(struct node_region *n, const struct message *m);
+void sim_region_grant(struct node_region *n, const struct message *m);
+void sim_region_mark(struct node_region *n);
+void sim_region_connect(struct node_region *n);
+void sim_region_disconnect(struct node_region *n, bool again);
+void sim_region_stop(struct node_region *n);
+void sim_region_start(struct node_region *n);
+/* With one key a holder has named all it holds by any message of this epoch, or by saying that there is none. */
+void sim_synced(struct lg_succession *succession, const struct message *m, uint32_t epoch, uint64_t now_ns);
+
+/* The home: sim_home.c */
+void sim_home_ask(struct sim *s, const struct message *m);
+void sim_home_tick(struct sim *s);
+void sim_home_stop(struct sim *s);
+void sim_home_start(struct sim *s);
+
+/* What goes wrong: sim_faults.c */
+void sim_fault_begins(struct sim *s, uint32_t number);
+void sim_fault_over(struct sim *s, uint32_t number);
+void sim_keepalive_fails(struct sim *s, uint32_t number);
