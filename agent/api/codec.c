@@ -88,6 +88,18 @@ static uint64_t remaining_tok(uint64_t granted_tok, uint64_t consumed_tok, uint6
 	return granted_tok > used_tok ? granted_tok - used_tok : 0;
 }
 
+/* A limit of the holder's own: as it has it, or as it is given. Absent, and then 0, in all else. */
+static int check_limit(int kind, uint64_t tok, uint32_t permille, struct lg_complaint *c)
+{
+	if (kind != LEASEGATE__V1__LEASE_KIND__LEASE_KIND_BLOCK && kind != LEASEGATE__V1__LEASE_KIND__LEASE_KIND_LIMIT)
+		return lg_complain(c, "a lease of kind %d, which is not known here", kind);
+	if (tok > LG_WIRE_LIMIT_MAX)
+		return lg_complain(c, "a limit of its own above 2^40 tokens");
+	if (permille > LG_WIRE_PERMILLE_MAX)
+		return lg_complain(c, "a limit of its own with %" PRIu32 " thousandths of the rate", permille);
+	return 0;
+}
+
 static int check_totals(const Leasegate__V1__ReportUsage *u, struct lg_complaint *c)
 {
 	int r;
@@ -117,6 +129,8 @@ static int check_usage(const Leasegate__V1__ReportUsage *u, struct lg_complaint 
 	r = check_key(u->key, c);
 	if (r == 0)
 		r = check_totals(u, c);
+	if (r == 0)
+		r = check_limit((int)u->kind, u->held_tok, u->held_permille, c);
 	if (r == 0)
 		r = check_slots("slots", u->slots, u->n_slots, LG_SLOTS_MAX, c);
 	if (r == 0)
@@ -158,11 +172,9 @@ static int check_grant(const Leasegate__V1__LeaseGrant *g, struct lg_complaint *
 		return lg_complain(c, "the status is %d", (int)g->status);
 	if (g->status == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK && !g->lease->epoch)
 		return lg_complain(c, "the epoch is missing");
-	if (g->kind != LEASEGATE__V1__LEASE_KIND__LEASE_KIND_BLOCK)
-		return lg_complain(c, "a lease of kind %d, which is not known here", (int)g->kind);
 	if (g->ttl_ms > LG_WIRE_TTL_MAX_MS)
 		return lg_complain(c, "a time to live of %" PRIu64 " ms", g->ttl_ms);
-	return 0;
+	return check_limit((int)g->kind, g->limit_tok, g->limit_permille, c);
 }
 
 static int check_hello(const Leasegate__V1__Hello *hello, struct lg_complaint *c)
@@ -278,6 +290,16 @@ static size_t copy_slots(struct lg_slot *to, Leasegate__V1__UsageSlot *const *fr
 	return n;
 }
 
+static void copy_held(struct lg_ask *to, const Leasegate__V1__ReportUsage *from)
+{
+	bool limit = from->kind == LEASEGATE__V1__LEASE_KIND__LEASE_KIND_LIMIT;
+
+	to->kind = limit ? LG_LEASE_LIMIT : LG_LEASE_BLOCK;
+	to->limit_version = limit ? from->limit_version : 0;
+	to->held_tok = limit ? from->held_tok : 0;
+	to->held_permille = limit ? from->held_permille : 0;
+}
+
 bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello *ret_hello)
 {
 	const Leasegate__V1__Hello *h = msg->m->hello;
@@ -315,6 +337,7 @@ void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire
 	ret_ask->want_tok = ret_ask->request ? ask->request->want_tok : 0;
 	ret_ask->demand_mtps = u->demand_mtps;
 	ret_ask->peak_tok = u->peak_tok;
+	copy_held(ret_ask, u);
 	ret_ask->n_slots = copy_slots(ret_ask->slots, u->slots, u->n_slots);
 	ret_ask->n_history = copy_slots(ret_ask->history, u->history, u->n_history);
 }
@@ -375,6 +398,7 @@ size_t lg_lessor_msg_count(const struct lg_lessor_msg *msg)
 void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_grant *ret_grant)
 {
 	const Leasegate__V1__LeaseGrant *g = msg->m->grants[i];
+	bool limit = g->kind == LEASEGATE__V1__LEASE_KIND__LEASE_KIND_LIMIT;
 
 	copy_key(ret_key, g->key);
 	*ret_grant = (struct lg_grant){ .ack_seq = g->ack_seq,
@@ -385,5 +409,9 @@ void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wi
 					.ttl_ms = g->ttl_ms,
 					.cap_tok = g->cap_tok,
 					.partial = g->partial,
+					.kind = limit ? LG_LEASE_LIMIT : LG_LEASE_BLOCK,
+					.limit_version = limit ? g->limit_version : 0,
+					.limit_tok = limit ? g->limit_tok : 0,
+					.limit_permille = limit ? g->limit_permille : 0,
 					.status = (enum lg_grant_status)g->status };
 }

@@ -20,6 +20,8 @@
 #define LG_WIRE_TOK_MAX (1ull << 62)	/* of every amount of tokens: two of them can be added */
 #define LG_WIRE_AGE_MAX_MS (2 * (LG_PER_MAX_NS / 1000000))
 #define LG_WIRE_TTL_MAX_MS (LG_PER_MAX_NS / 1000000)
+#define LG_WIRE_LIMIT_MAX LG_BURST_MAX_TOK	/* of a limit of the holder's own: no rule's is larger */
+#define LG_WIRE_PERMILLE_MAX 1000u
 
 /* ---- from a holder ---- */
 struct lg_holder_msg;

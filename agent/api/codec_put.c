@@ -75,6 +75,27 @@ static void wire_slots(Leasegate__V1__UsageSlot *v, Leasegate__V1__UsageSlot **p
 	}
 }
 
+/* A limit of the holder's own is the only kind that is written; a block's fields are all 0, as absent ones are. */
+static void fill_held(Leasegate__V1__ReportUsage *u, const struct lg_ask *ask)
+{
+	if (ask->kind != LG_LEASE_LIMIT)
+		return;
+	u->kind = LEASEGATE__V1__LEASE_KIND__LEASE_KIND_LIMIT;
+	u->limit_version = ask->limit_version;
+	u->held_tok = at_most(ask->held_tok, LG_WIRE_LIMIT_MAX);
+	u->held_permille = (uint32_t)at_most(ask->held_permille, LG_WIRE_PERMILLE_MAX);
+}
+
+static void fill_limit(Leasegate__V1__LeaseGrant *g, const struct lg_grant *grant)
+{
+	if (grant->kind != LG_LEASE_LIMIT)
+		return;
+	g->kind = LEASEGATE__V1__LEASE_KIND__LEASE_KIND_LIMIT;
+	g->limit_version = grant->limit_version;
+	g->limit_tok = at_most(grant->limit_tok, LG_WIRE_LIMIT_MAX);
+	g->limit_permille = (uint32_t)at_most(grant->limit_permille, LG_WIRE_PERMILLE_MAX);
+}
+
 static void fill_usage(Leasegate__V1__ReportUsage *u, const struct lg_ask *ask)
 {
 	uint64_t used_tok = ask->spent_tok + ask->returned_tok;
@@ -89,6 +110,7 @@ static void fill_usage(Leasegate__V1__ReportUsage *u, const struct lg_ask *ask)
 	u->remaining_tok = ask->granted_tok > used_tok ? ask->granted_tok - used_tok : 0;
 	u->demand_mtps = at_most(ask->demand_mtps, LG_WIRE_TOK_MAX);
 	u->peak_tok = at_most(ask->peak_tok, LG_WIRE_TOK_MAX);
+	fill_held(u, ask);
 }
 
 void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const struct lg_ask *ask)
@@ -177,6 +199,7 @@ void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, cons
 	g.ttl_ms = at_most(grant->ttl_ms, LG_WIRE_TTL_MAX_MS);
 	g.cap_tok = at_most(grant->cap_tok, LG_WIRE_TOK_MAX);
 	g.partial = grant->partial;
+	fill_limit(&g, grant);
 	g.status = (Leasegate__V1__GrantStatus)grant->status;
 	m.grants = &grants;
 	m.n_grants = 1;

@@ -33,6 +33,10 @@ static struct lg_ask full_ask(void)
 		.want_tok = 300,
 		.demand_mtps = 4000,
 		.peak_tok = 5,
+		.kind = LG_LEASE_LIMIT,
+		.limit_version = UINT32_MAX,
+		.held_tok = LG_WIRE_LIMIT_MAX,
+		.held_permille = LG_WIRE_PERMILLE_MAX,
 		.n_slots = LG_SLOTS_MAX,
 		.n_history = LG_HISTORY_MAX,
 	};
@@ -65,6 +69,10 @@ static void check_same_ask(const struct lg_ask *a, const struct lg_ask *b)
 	assert_int_equal(a->want_tok, b->want_tok);
 	assert_int_equal(a->demand_mtps, b->demand_mtps);
 	assert_int_equal(a->peak_tok, b->peak_tok);
+	assert_int_equal(a->kind, b->kind);
+	assert_int_equal(a->limit_version, b->limit_version);
+	assert_int_equal(a->held_tok, b->held_tok);
+	assert_int_equal(a->held_permille, b->held_permille);
 	assert_int_equal(a->n_slots, b->n_slots);
 	assert_int_equal(a->n_history, b->n_history);
 	check_slots(a->slots, b->slots, a->n_slots);
@@ -83,7 +91,10 @@ static struct lg_holder_msg *parse(const struct lg_text *text)
 
 static void requests_and_reports_survive_the_wire(void **state)
 {
-	struct lg_ask asks[3] = { full_ask(), { .seq = 1 }, { .seq = 2, .request = true, .want_tok = 9 } }, back;
+	struct lg_ask asks[3] = { full_ask(),
+				  { .seq = 1, .kind = LG_LEASE_BLOCK },
+				  { .seq = 2, .request = true, .want_tok = 9, .kind = LG_LEASE_LIMIT } };
+	struct lg_ask back;
 	const struct lg_wire_key rule_key = { .rule = "total", .form = LG_FORM_RULE };
 	struct lg_text text = { 0 };
 	struct lg_holder_msg *msg;
@@ -162,10 +173,14 @@ static void grants_survive_the_wire(void **state)
 	const struct lg_grant grants[] = {
 		{ .ack_seq = UINT64_MAX, .ack_slot = 2, .epoch = 3, .generation = 4, .granted_tok = 5, .ttl_ms = 6, .cap_tok = 7,
 		  .partial = true, .kind = LG_LEASE_BLOCK, .status = LG_GRANT_OK },
-		{ .epoch = 1, .ttl_ms = LG_WIRE_TTL_MAX_MS, .granted_tok = LG_WIRE_TOK_MAX, .status = LG_GRANT_RECOVERING },
-		{ .status = LG_GRANT_UNKNOWN_RULE },
-		{ .status = LG_GRANT_NOT_HOME },
-		{ .status = LG_GRANT_OVERLOADED },
+		{ .epoch = 1, .ttl_ms = LG_WIRE_TTL_MAX_MS, .granted_tok = LG_WIRE_TOK_MAX, .kind = LG_LEASE_BLOCK,
+		  .status = LG_GRANT_RECOVERING },
+		{ .epoch = 1, .generation = 2, .ttl_ms = 3, .kind = LG_LEASE_LIMIT, .limit_version = UINT32_MAX,
+		  .limit_tok = LG_WIRE_LIMIT_MAX, .limit_permille = LG_WIRE_PERMILLE_MAX },
+		{ .epoch = 1, .kind = LG_LEASE_LIMIT },
+		{ .kind = LG_LEASE_BLOCK, .status = LG_GRANT_UNKNOWN_RULE },
+		{ .kind = LG_LEASE_BLOCK, .status = LG_GRANT_NOT_HOME },
+		{ .kind = LG_LEASE_BLOCK, .status = LG_GRANT_OVERLOADED },
 	};
 	struct lg_complaint c = { 0 };
 	struct lg_text text = { 0 };
@@ -190,15 +205,51 @@ static void grants_survive_the_wire(void **state)
 		assert_int_equal(g.ttl_ms, grants[i].ttl_ms);
 		assert_int_equal(g.cap_tok, grants[i].cap_tok);
 		assert_int_equal(g.partial, grants[i].partial);
+		assert_int_equal(g.kind, grants[i].kind);
+		assert_int_equal(g.limit_version, grants[i].limit_version);
+		assert_int_equal(g.limit_tok, grants[i].limit_tok);
+		assert_int_equal(g.limit_permille, grants[i].limit_permille);
 		assert_int_equal(g.status, grants[i].status);
 	}
 	lg_lessor_msg_free(msg);
 	lg_text_fini(&text);
 }
 
+static void a_lease_that_is_no_limit_of_ones_own_says_nothing_of_one(void **state)
+{
+	static const enum lg_lease_kind kinds[] = { LG_LEASE_AUTO, LG_LEASE_BLOCK };
+	struct lg_complaint c = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(kinds); i++) {
+		struct lg_ask ask = { .seq = 1, .kind = kinds[i], .limit_version = 2, .held_tok = 3, .held_permille = 4 };
+		struct lg_grant g = { .epoch = 1, .kind = kinds[i], .limit_version = 2, .limit_tok = 3, .limit_permille = 4 };
+		struct lg_text asked = { 0 }, granted = { 0 };
+		struct lg_holder_msg *holder;
+		struct lg_lessor_msg *lessor;
+		struct lg_wire_key key;
+
+		lg_codec_put_ask(&asked, &source_key, &ask);
+		lg_codec_put_grant(&granted, &source_key, &g);
+		holder = parse(&asked);
+		assert_int_equal(lg_lessor_msg_parse((uint8_t *)granted.s, granted.len, &lessor, &c), 0);
+		lg_holder_msg_ask(holder, 0, &key, &ask);
+		lg_lessor_msg_grant(lessor, 0, &key, &g);
+		assert_int_equal(ask.kind, LG_LEASE_BLOCK);
+		assert_true(!ask.limit_version && !ask.held_tok && !ask.held_permille);
+		assert_int_equal(g.kind, LG_LEASE_BLOCK);
+		assert_true(!g.limit_version && !g.limit_tok && !g.limit_permille);
+		lg_holder_msg_free(holder);
+		lg_lessor_msg_free(lessor);
+		lg_text_fini(&asked);
+		lg_text_fini(&granted);
+	}
+}
+
 static void what_is_out_of_range_is_written_as_what_is_safe(void **state)
 {
 	struct lg_ask ask = { .request = true, .want_tok = UINT64_MAX, .demand_mtps = UINT64_MAX, .peak_tok = UINT64_MAX,
+			      .kind = LG_LEASE_LIMIT, .held_tok = UINT64_MAX, .held_permille = UINT32_MAX,
 			      .granted_tok = 5, .spent_tok = 9, .n_slots = 1, .slots = { { 1, UINT64_MAX, 3 } } };
 	struct lg_text text = { 0 };
 	struct lg_holder_msg *msg;
@@ -212,7 +263,27 @@ static void what_is_out_of_range_is_written_as_what_is_safe(void **state)
 	assert_int_equal(ask.demand_mtps, LG_WIRE_TOK_MAX);
 	assert_int_equal(ask.peak_tok, LG_WIRE_TOK_MAX);
 	assert_int_equal(ask.slots[0].age_ms, LG_WIRE_AGE_MAX_MS);
+	assert_int_equal(ask.held_tok, LG_WIRE_LIMIT_MAX);
+	assert_int_equal(ask.held_permille, LG_WIRE_PERMILLE_MAX);
 	lg_holder_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+static void a_grant_out_of_range_is_written_as_the_largest_limit_there_is(void **state)
+{
+	struct lg_grant grant = { .epoch = 1, .kind = LG_LEASE_LIMIT, .limit_tok = UINT64_MAX, .limit_permille = UINT32_MAX };
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+	struct lg_lessor_msg *msg;
+	struct lg_wire_key key;
+
+	(void)state;
+	lg_codec_put_grant(&text, &source_key, &grant);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &msg, &c), 0);
+	lg_lessor_msg_grant(msg, 0, &key, &grant);
+	assert_int_equal(grant.limit_tok, LG_WIRE_LIMIT_MAX);
+	assert_int_equal(grant.limit_permille, LG_WIRE_PERMILLE_MAX);
+	lg_lessor_msg_free(msg);
 	lg_text_fini(&text);
 }
 
@@ -330,6 +401,15 @@ ROW(want_max, a->request.want_tok = LG_WIRE_TOK_MAX)
 ROW(want_over, a->request.want_tok = LG_WIRE_TOK_MAX + 1)
 ROW(demand_over, a->usage.demand_mtps = LG_WIRE_TOK_MAX + 1)
 ROW(peak_over, a->usage.peak_tok = LG_WIRE_TOK_MAX + 1)
+ROW(kind_1, a->usage.kind = 1)
+ROW(kind_2, a->usage.kind = 2)
+ROW(kind_minus_1, a->usage.kind = -1)
+ROW(held_max, a->usage.kind = 1; a->usage.held_tok = LG_WIRE_LIMIT_MAX)
+ROW(held_over, a->usage.kind = 1; a->usage.held_tok = LG_WIRE_LIMIT_MAX + 1)
+ROW(held_over_of_a_block, a->usage.held_tok = UINT64_MAX)
+ROW(permille_max, a->usage.kind = 1; a->usage.held_permille = LG_WIRE_PERMILLE_MAX)
+ROW(permille_over, a->usage.kind = 1; a->usage.held_permille = LG_WIRE_PERMILLE_MAX + 1)
+ROW(version_max, a->usage.kind = 1; a->usage.limit_version = UINT32_MAX)
 ROW(slots_64, a->usage.n_slots = LG_SLOTS_MAX)
 ROW(slots_65, a->usage.n_slots = LG_SLOTS_MAX + 1)
 ROW(history_256, a->usage.n_history = LG_HISTORY_MAX)
@@ -392,6 +472,15 @@ static void each_range_is_checked_on_both_of_its_sides(void **state)
 		{ want_over, "ask 1: want_tok is above 2^62" },
 		{ demand_over, "ask 1: demand_mtps is above 2^62" },
 		{ peak_over, "ask 1: peak_tok is above 2^62" },
+		{ kind_1, "" },
+		{ kind_2, "ask 1: a lease of kind 2, which is not known here" },
+		{ kind_minus_1, "ask 1: a lease of kind -1, which is not known here" },
+		{ held_max, "" },
+		{ held_over, "ask 1: a limit of its own above 2^40 tokens" },
+		{ held_over_of_a_block, "ask 1: a limit of its own above 2^40 tokens" },
+		{ permille_max, "" },
+		{ permille_over, "ask 1: a limit of its own with 1001 thousandths of the rate" },
+		{ version_max, "" },
 		{ slots_64, "" },
 		{ slots_65, "ask 1: 65 slots, of at most 64" },
 		{ history_256, "" },
@@ -460,19 +549,28 @@ static void grants_are_checked_too(void **state)
 		uint64_t ttl_ms, granted_tok, cap_tok;
 		uint32_t epoch;
 		const char *why;
+		uint64_t limit_tok;
+		uint32_t limit_permille;
 	} rows[] = {
-		{ 0, 0, 1, 1, 1, 1, "" },
-		{ 0, 0, 1, 1, 1, 0, "grant 1: the epoch is missing" },
-		{ 1, 0, 1, 1, 1, 0, "" },
-		{ 4, 0, 1, 1, 1, 1, "" },
-		{ 5, 0, 1, 1, 1, 1, "grant 1: the status is 5" },
-		{ -1, 0, 1, 1, 1, 1, "grant 1: the status is -1" },
-		{ 0, 1, 1, 1, 1, 1, "grant 1: a lease of kind 1, which is not known here" },
-		{ 0, 0, LG_WIRE_TTL_MAX_MS, 1, 1, 1, "" },
-		{ 0, 0, LG_WIRE_TTL_MAX_MS + 1, 1, 1, 1, "grant 1: a time to live of 2678400001 ms" },
-		{ 0, 0, 1, LG_WIRE_TOK_MAX, LG_WIRE_TOK_MAX, 1, "" },
-		{ 0, 0, 1, LG_WIRE_TOK_MAX + 1, 1, 1, "grant 1: granted_tok is above 2^62" },
-		{ 0, 0, 1, 1, LG_WIRE_TOK_MAX + 1, 1, "grant 1: cap_tok is above 2^62" },
+		{ 0, 0, 1, 1, 1, 1, "", 0, 0 },
+		{ 0, 0, 1, 1, 1, 0, "grant 1: the epoch is missing", 0, 0 },
+		{ 1, 0, 1, 1, 1, 0, "", 0, 0 },
+		{ 4, 0, 1, 1, 1, 1, "", 0, 0 },
+		{ 5, 0, 1, 1, 1, 1, "grant 1: the status is 5", 0, 0 },
+		{ -1, 0, 1, 1, 1, 1, "grant 1: the status is -1", 0, 0 },
+		{ 0, 1, 1, 1, 1, 1, "", 0, 0 },
+		{ 0, 2, 1, 1, 1, 1, "grant 1: a lease of kind 2, which is not known here", 0, 0 },
+		{ 0, -1, 1, 1, 1, 1, "grant 1: a lease of kind -1, which is not known here", 0, 0 },
+		{ 0, 1, 1, 0, 1, 1, "", LG_WIRE_LIMIT_MAX, LG_WIRE_PERMILLE_MAX },
+		{ 0, 1, 1, 0, 1, 1, "grant 1: a limit of its own above 2^40 tokens", LG_WIRE_LIMIT_MAX + 1, 1 },
+		{ 0, 1, 1, 0, 1, 1, "grant 1: a limit of its own above 2^40 tokens", UINT64_MAX, 1 },
+		{ 0, 1, 1, 0, 1, 1, "grant 1: a limit of its own with 1001 thousandths of the rate", 1, LG_WIRE_PERMILLE_MAX + 1 },
+		{ 0, 0, 1, 0, 1, 1, "grant 1: a limit of its own with 4294967295 thousandths of the rate", 1, UINT32_MAX },
+		{ 0, 0, LG_WIRE_TTL_MAX_MS, 1, 1, 1, "", 0, 0 },
+		{ 0, 0, LG_WIRE_TTL_MAX_MS + 1, 1, 1, 1, "grant 1: a time to live of 2678400001 ms", 0, 0 },
+		{ 0, 0, 1, LG_WIRE_TOK_MAX, LG_WIRE_TOK_MAX, 1, "", 0, 0 },
+		{ 0, 0, 1, LG_WIRE_TOK_MAX + 1, 1, 1, "grant 1: granted_tok is above 2^62", 0, 0 },
+		{ 0, 0, 1, 1, LG_WIRE_TOK_MAX + 1, 1, "grant 1: cap_tok is above 2^62", 0, 0 },
 	};
 
 	(void)state;
@@ -493,6 +591,8 @@ static void grants_are_checked_too(void **state)
 		g.ttl_ms = rows[i].ttl_ms;
 		g.granted_tok = rows[i].granted_tok;
 		g.cap_tok = rows[i].cap_tok;
+		g.limit_tok = rows[i].limit_tok;
+		g.limit_permille = rows[i].limit_permille;
 		m.grants = &gp;
 		m.n_grants = 1;
 		assert_string_equal(lessor_verdict(&m), rows[i].why);
@@ -596,6 +696,8 @@ static void mutated_messages_are_refused_or_within_range(void **state)
 			assert_true(ask.n_slots <= LG_SLOTS_MAX && ask.n_history <= LG_HISTORY_MAX);
 			assert_true(ask.granted_tok <= LG_WIRE_TOK_MAX && ask.want_tok <= LG_WIRE_TOK_MAX);
 			assert_true(ask.spent_tok <= LG_WIRE_TOK_MAX && ask.returned_tok <= LG_WIRE_TOK_MAX);
+			assert_true(ask.held_tok <= LG_WIRE_LIMIT_MAX && ask.held_permille <= LG_WIRE_PERMILLE_MAX);
+			assert_true(ask.kind == LG_LEASE_LIMIT || (ask.kind == LG_LEASE_BLOCK && !ask.held_tok));
 		}
 		lg_holder_msg_free(msg);
 	}
@@ -610,7 +712,9 @@ int main(void)
 		cmocka_unit_test(an_empty_message_is_an_empty_batch),
 		cmocka_unit_test(hello_and_welcome_survive_the_wire),
 		cmocka_unit_test(grants_survive_the_wire),
+		cmocka_unit_test(a_lease_that_is_no_limit_of_ones_own_says_nothing_of_one),
 		cmocka_unit_test(what_is_out_of_range_is_written_as_what_is_safe),
+		cmocka_unit_test(a_grant_out_of_range_is_written_as_the_largest_limit_there_is),
 		cmocka_unit_test(each_range_is_checked_on_both_of_its_sides),
 		cmocka_unit_test(the_second_ask_of_a_batch_is_named),
 		cmocka_unit_test(grants_are_checked_too),
