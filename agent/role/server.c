@@ -133,8 +133,13 @@ static int hello_check(struct lg_server *s, const struct lg_lease_hello *hello, 
 		return strcmp(hello->region, s->config.region) == 0 ?
 			       0 :
 			       refuse_hello(why, "this is region %.60s: a host leases from its own", s->config.region);
+	if (strcmp(hello->holder, s->config.region) == 0)
+		return refuse_hello(why, "this is region %.60s itself: see the addresses in the list", s->config.region);
+	if (lg_list_hello(s, hello))
+		return refuse_hello(why, "version %llu of the region list is old: here it is %llu", (unsigned long long)hello->regions_version,
+				    (unsigned long long)s->config.regions_version);
 	for (size_t i = 0; i < s->config.n_regions; i++)
-		if (i != s->self && strcmp(s->names[i], hello->holder) == 0)
+		if (strcmp(s->names[i], hello->holder) == 0)
 			return 0;
 	return refuse_hello(why, "region %.60s is not in the list here", hello->holder);
 }
@@ -217,7 +222,14 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 static void home_up(void *arg, const struct lg_lease_welcome *welcome)
 {
 	struct lg_server_home *home = arg;
+	const char *name = home->server->names[home->region];
 
+	/* Its epochs are not those of the home we meant. */
+	if (strcmp(welcome->lessor, name) != 0) {
+		snprintf(home->why, sizeof(home->why), "its address leads to region %s: see the addresses in the list", welcome->lessor);
+		lg_error("home %s: %s", name, home->why);
+		return;
+	}
 	lg_info("home %s is up, epoch %u", welcome->lessor, welcome->epoch);
 	lg_server_home_up(home, welcome->epoch);
 	lg_server_flush(home->server);

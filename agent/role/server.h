@@ -114,6 +114,7 @@ struct lg_server {
 	uint64_t started_ns;
 	bool running;
 	bool settled;
+	uint64_t newest_list;				/* version of the region list that another region has told of */
 	uint64_t n_asks_hosts, n_asks_regions, n_refused[8], n_reloads_ok, n_reloads_failed;
 };
 
@@ -126,6 +127,16 @@ int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const ch
 void lg_holders_settle(struct lg_server *s);
 /* Those gone for long leave the durable list. */
 void lg_holders_prune(struct lg_server *s);
+
+/* server_list.c */
+/* Before anything is lent: is the region list the one this region has worked with? first_life: no earlier life is known. */
+int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c);
+/* Makes the list durable, once all leases under an older one are known or over. */
+int lg_list_settle(struct lg_server *s);
+/* A region says hello: 0, or 1 when its list is an older one. */
+int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello);
+/* Somebody has a newer list: as a home we cannot know which keys are ours. */
+bool lg_list_is_outdated(const struct lg_server *s);
 
 /* server_keys.c */
 void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const struct lg_wire_key *wire, const struct lg_ask *ask);

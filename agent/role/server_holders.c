@@ -145,7 +145,7 @@ void lg_holders_settle(struct lg_server *s)
 			longest_ns = s->rules[i].terms.ttl_ns + s->rules[i].terms.grace_ns;
 	if (old && lg_succession_missing(old) && lg_clock_now_ns() < lg_succession_since_ns(old) + longest_ns)
 		return;
-	s->settled = lg_store_commit(s->store, &write, 1) == 0;
+	s->settled = lg_store_commit(s->store, &write, 1) == 0 && lg_list_settle(s) == 0;
 }
 
 int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
@@ -162,11 +162,10 @@ int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
 		r = settled_start(s, before);
 	if (r == 0)
 		r = lg_holders_get(s, &s->regions, s->config.region, &s->self_holder);
-	if (r == 0)
-		s->self_holder->incarnation = s->epoch;
 	if (r < 0)
-		lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
-	return r;
+		return lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
+	s->self_holder->incarnation = s->epoch;
+	return lg_list_start(s, before == 0, c);
 }
 
 static void kind_stop(struct lg_server_holders *kind)

@@ -291,7 +291,7 @@ void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const str
 			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
 		else
 			region_ask(rk, from, ask, now_ns);
-	} else if (home_of(s, &key) != s->self) {
+	} else if (home_of(s, &key) != s->self || lg_list_is_outdated(s)) {
 		refuse(s, from, wire, ask, LG_GRANT_NOT_HOME);
 	} else {
 		if (home_key_get(s, &key, now_ns, &hk) < 0)
@@ -337,6 +337,9 @@ static void local_pump(struct lg_server *s)
 			continue;
 		}
 		now_ns = lg_clock_now_ns();
+		/* Not ours for certain any more: as a message lost. */
+		if (lg_list_is_outdated(s))
+			continue;
 		if (home_key_get(s, &now.key, now_ns, &k) == 0)
 			home_ask(k, s->self_holder, &now.ask, now_ns);
 	}
@@ -469,7 +472,8 @@ void lg_server_tick(struct lg_server *s)
 {
 	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
 
-	lg_table_each(s->home_keys, home_key_tick, &g);
+	if (!lg_list_is_outdated(s))
+		lg_table_each(s->home_keys, home_key_tick, &g);
 	lg_table_each(s->region_keys, region_key_tick, &g);
 	for (size_t i = 0; i < s->config.n_regions; i++)
 		home_sync(&s->homes[i]);

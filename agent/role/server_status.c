@@ -298,5 +298,6 @@ void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_
 		lg_status_reply_metrics(&m, reply);
 		return;
 	}
-	lg_status_reply_health(request->path, s->running, "starting", reply);
+	lg_status_reply_health(request->path, s->running && !lg_list_is_outdated(s),
+			       s->running ? "another region has a newer list of regions" : "starting", reply);
 }
