@@ -100,8 +100,8 @@ int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello)
 		return 1;
 	if (hello->regions_version > ours && hello->regions_version > s->newest_list) {
 		s->newest_list = hello->regions_version;
-		lg_error("regions: %s has version %llu of the list, this region %llu: it lends nothing as a home until it is restarted with the newer list",
-			 hello->holder, (unsigned long long)hello->regions_version, (unsigned long long)ours);
+		lg_error("regions: %s has version %llu of the list, this region %llu: it lends nothing as a home until it is "
+			 "restarted with the newer list", hello->holder, (unsigned long long)hello->regions_version, (unsigned long long)ours);
 	}
 	return 0;
 }

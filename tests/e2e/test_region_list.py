@@ -7,7 +7,7 @@ from lib.daemon import Instance
 from lib.host import fresh_name
 from lib.net import Namespace
 from lib.wait import until
-from test_regions import SHORT_LIMIT, SHORT_S, S, assert_law, away_from_home, rule, running, total
+from test_regions import SHORT_LIMIT, SHORT_S, assert_law, away_from_home, rule, running, total
 
 RATE = SHORT_LIMIT // SHORT_S
 
