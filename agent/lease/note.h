@@ -24,5 +24,7 @@ struct lg_note {
 	uint32_t epoch;		/* of the lessor */
 	uint32_t generation;
 	uint64_t tok;
+	uint64_t outstanding_tok;	/* with this holder, after the change; of a sub-limit: what it holds of it */
+	uint64_t spent_tok;	/* reported by it within the generation, after the change */
 	enum lg_grant_status status;	/* LG_NOTE_REFUSE */
 };
