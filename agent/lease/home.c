@@ -372,6 +372,11 @@ void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 	};
 }
 
+uint64_t lg_home_outstanding_tok(const struct lg_home *h)
+{
+	return h->ledger.outstanding_tok;
+}
+
 int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_view *ret)
 {
 	const struct lg_holder *account = lg_ledger_find(&h->ledger, holder);

@@ -43,6 +43,8 @@ struct lg_home_view {
 	uint32_t n_holders;
 };
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret);
+/* Of the view, for who looks after each message. */
+uint64_t lg_home_outstanding_tok(const struct lg_home *h);
 /* One holder's line of the ledger; 0, or -ENOENT. */
 struct lg_holder_view {
 	uint32_t generation;

@@ -50,6 +50,8 @@ static int rule_replace(struct lg_server *s, struct lg_server_rule *rule)
 
 static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const struct lg_rule_def *def)
 {
+	if (!rule->def.name[0])
+		lg_meter_init(&rule->meter, lg_clock_now_ns());
 	rule->live = true;
 	rule->def = *def;
 	rule->fingerprint = lg_rule_fingerprint(def);

@@ -15,6 +15,7 @@
 #include "lease/succession.h"
 #include "loop/loop.h"
 #include "net/http.h"
+#include "role/meter.h"
 #include "role/role.h"
 #include "store/store.h"
 
@@ -27,6 +28,7 @@ struct lg_server_rule {
 	struct lg_terms terms;
 	struct lg_succession *succession;	/* owned; set when the rule became another: its keys' past is unknown */
 	uint64_t granted_home_tok, lapsed_tok;	/* of keys that were freed */
+	struct lg_meter meter;
 };
 
 /* A host or a region that has, or had, leases from here. */
@@ -74,6 +76,7 @@ struct lg_server_home_key {
 	struct lg_key key;
 	struct lg_home *home;
 	uint64_t due_ns;
+	uint64_t outstanding_tok;	/* as the rule's meter knows it */
 };
 
 /* Messages between our own region and home parts, delivered on the same turn of the loop. */
@@ -115,7 +118,7 @@ struct lg_server {
 	bool running;
 	bool settled;
 	uint64_t newest_list;				/* version of the region list that another region has told of */
-	uint64_t n_asks_hosts, n_asks_regions, n_refused[8], n_reloads_ok, n_reloads_failed;
+	uint64_t n_refused[8], n_reloads_ok, n_reloads_failed;
 };
 
 /* server_holders.c */
@@ -144,7 +147,7 @@ void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire
 void lg_server_home_up(struct lg_server_home *home, uint32_t epoch);
 void lg_server_home_down(struct lg_server_home *home);
 void lg_server_tick(struct lg_server *s);
-void lg_server_sweep(struct lg_server *s);	/* idle keys leave */
+void lg_server_sweep(struct lg_server *s);	/* each second: idle keys leave, meters take their sample */
 void lg_server_flush(struct lg_server *s);
 void lg_server_rules_changed(struct lg_server *s, bool changed[LG_RULES_MAX], bool replaced[LG_RULES_MAX]);
 void lg_server_keys_close(struct lg_server *s);

@@ -17,6 +17,7 @@
 
 #define NEW_KEYS_PER_S 20000u	/* keys a server takes on per second: a flood of strangers must not become a storm of leases */
 #define NEW_KEYS_BURST_NS (LG_NS_PER_S / 2)
+#define SILENT_NS (10 * LG_NS_PER_S) /* a region that says nothing for so long, or for three periods, has no traffic of the key */
 
 /* ---- keys and rules by name ---- */
 
@@ -130,6 +131,7 @@ static void peer_grant(struct lg_server *s, struct lg_server_holder *to, const s
 		return;
 	wire_of(s, key, &wire);
 	lg_lease_peer_grant(to->peer, &wire, grant);
+	lg_meter_grant(&s->rules[key->rule_id - 1].meter, to->is_region ? LG_TIER_HOME : LG_TIER_REGION, lg_clock_now_ns());
 	to->dirty = true;
 }
 
@@ -169,8 +171,18 @@ static void region_key_free(struct lg_server_region_key *k)
 	free(k);
 }
 
+/* After whatever changes what a key has out. */
+static void outstanding_note(struct lg_server_home_key *k, uint64_t now_tok, uint64_t now_ns)
+{
+	if (now_tok == k->outstanding_tok)
+		return;
+	lg_meter_outstanding(&k->server->rules[k->key.rule_id - 1].meter, k->outstanding_tok, now_tok, now_ns);
+	k->outstanding_tok = now_tok;
+}
+
 static void home_key_free(struct lg_server_home_key *k)
 {
+	outstanding_note(k, 0, lg_clock_now_ns());
 	lg_home_free(k->home);
 	free(k);
 }
@@ -257,6 +269,7 @@ static void home_ask(struct lg_server_home_key *k, const struct lg_server_holder
 	struct lg_home_effects fx = home_fx(k);
 
 	lg_home_ask(k->home, from->index, from->incarnation, ask, now_ns, &fx);
+	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
 	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns)
 		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns;
 }
@@ -280,13 +293,12 @@ void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const str
 	struct lg_server_home_key *hk;
 	struct lg_key key;
 
-	if (from->is_region)
-		s->n_asks_regions++;
-	else
-		s->n_asks_hosts++;
 	if (!key_of(s, wire, &key)) {
 		refuse(s, from, wire, ask, LG_GRANT_UNKNOWN_RULE);
-	} else if (!from->is_region) {
+		return;
+	}
+	lg_meter_report(&s->rules[key.rule_id - 1].meter, from->is_region ? LG_TIER_HOME : LG_TIER_REGION, now_ns);
+	if (!from->is_region) {
 		if (region_key_get(s, &key, now_ns, &rk) < 0)
 			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
 		else
@@ -465,6 +477,7 @@ static int home_key_tick(void *arg, const void *key, void *value)
 		return 0;
 	fx = home_fx(k);
 	k->due_ns = lg_home_tick(k->home, g->now_ns, &fx);
+	outstanding_note(k, lg_home_outstanding_tok(k->home), g->now_ns);
 	return 0;
 }
 
@@ -492,14 +505,44 @@ static int region_key_sweep(void *arg, const void *key, void *value)
 	return 0;
 }
 
+/* What the keys of each rule that are homed here are asked for, and by how many. */
+struct sampling {
+	struct lg_server *s;
+	uint64_t now_ns;
+	uint64_t demand_mtps[LG_RULES_MAX];
+	uint32_t active[LG_RULES_MAX];
+};
+
+/* A region is active while it reports a demand; one that went silent is none, though its lease goes on for a while. */
+static void home_key_sample(const struct lg_server_home_key *k, struct sampling *sampling)
+{
+	const struct lg_server *s = sampling->s;
+	uint32_t slot = k->key.rule_id - 1;
+	const struct lg_terms *terms = &s->rules[slot].terms;
+	uint64_t silent_ns = 3 * terms->region_period_ns;
+	struct lg_holder_view v;
+
+	if (silent_ns < SILENT_NS)
+		silent_ns = SILENT_NS;
+	for (size_t i = 0; i < s->regions.n; i++) {
+		if (lg_home_holder(k->home, s->regions.v[i]->index, &v) < 0)
+			continue;
+		sampling->demand_mtps[slot] += v.demand_mtps;
+		sampling->active[slot] += v.demand_mtps > 0 && s->regions.v[i] != s->self_holder &&
+					  v.expires_ns + silent_ns > sampling->now_ns + terms->ttl_ns + terms->grace_ns;
+	}
+}
+
 static int home_key_sweep(void *arg, const void *key, void *value)
 {
 	struct lg_server_home_key *k = value;
-	struct going *g = arg;
+	struct sampling *g = arg;
 	struct lg_home_view v;
 
-	if (!lg_home_is_idle(k->home, g->now_ns))
+	if (!lg_home_is_idle(k->home, g->now_ns)) {
+		home_key_sample(k, g);
 		return 0;
+	}
 	lg_home_view(k->home, g->now_ns, &v);
 	g->s->rules[k->key.rule_id - 1].granted_home_tok += v.granted_total_tok;
 	g->s->rules[k->key.rule_id - 1].lapsed_tok += v.lapsed_total_tok;
@@ -511,9 +554,13 @@ static int home_key_sweep(void *arg, const void *key, void *value)
 void lg_server_sweep(struct lg_server *s)
 {
 	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
+	struct sampling sampling = { .s = s, .now_ns = g.now_ns };
 
 	lg_table_each(s->region_keys, region_key_sweep, &g);
-	lg_table_each(s->home_keys, home_key_sweep, &g);
+	lg_table_each(s->home_keys, home_key_sweep, &sampling);
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (s->rules[i].live)
+			lg_meter_sample(&s->rules[i].meter, sampling.demand_mtps[i], sampling.active[i], g.now_ns);
 }
 
 /* ---- rules ---- */

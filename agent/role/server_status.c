@@ -151,6 +151,30 @@ static json_t *leases_json(struct lg_server *s)
 	return json_pack("{s:o, s:o}", "region", region.list, "home", home.list);
 }
 
+/* The measured point of each rule: what `leasegate curve` draws. */
+static json_t *curve_json(struct lg_server *s)
+{
+	uint64_t now_ns = lg_clock_now_ns();
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < LG_RULES_MAX; i++) {
+		struct lg_server_rule *rule = &s->rules[i];
+		struct lg_meter_reading v;
+
+		if (!rule->live)
+			continue;
+		lg_meter_read(&rule->meter, now_ns, &v);
+		json_array_append_new(
+			list, json_pack("{s:s, s:f, s:i, s:f, s:f, s:f, s:f, s:I, s:f, s:f}", "rule", rule->def.name, "period_s",
+					(double)rule->terms.region_period_ns / 1e9, "seconds", (int)v.seconds, "reports_per_s",
+					v.reports_per_s[LG_TIER_HOME], "grants_per_s", v.grants_per_s[LG_TIER_HOME],
+					"reports_of_hosts_per_s", v.reports_per_s[LG_TIER_REGION], "grants_to_hosts_per_s",
+					v.grants_per_s[LG_TIER_REGION], "worst_outstanding_tok", (json_int_t)v.worst_tok,
+					"arrival_per_s", v.demand_tps, "regions", v.active));
+	}
+	return json_pack("{s:s, s:o}", "region", s->config.region, "rules", list);
+}
+
 static json_t *reload_json(struct lg_server *s)
 {
 	struct lg_complaint c = { 0 };
@@ -173,6 +197,8 @@ json_t *lg_server_admin(void *arg, const json_t *request)
 		return status_json(s);
 	if (cmd && strcmp(cmd, "leases") == 0)
 		return leases_json(s);
+	if (cmd && strcmp(cmd, "curve") == 0)
+		return curve_json(s);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(s);
 	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
@@ -214,6 +240,23 @@ static int home_key_sum(void *arg, const void *key, void *value)
 	return 0;
 }
 
+static void meter_metrics(struct lg_server_rule *rule, uint64_t now_ns, struct lg_metrics *m)
+{
+	static const char *const tiers[_LG_TIER_N] = { [LG_TIER_HOME] = "home", [LG_TIER_REGION] = "region" };
+	const char *name = rule->def.name;
+	struct lg_meter_reading v;
+
+	lg_meter_read(&rule->meter, now_ns, &v);
+	for (int tier = 0; tier < _LG_TIER_N; tier++) {
+		lg_metrics_add(m, LG_METRIC_LEASE_REPORTS, rule->meter.n_reports[tier], "rule", name, "tier", tiers[tier], NULL);
+		lg_metrics_add(m, LG_METRIC_LEASE_GRANTS, rule->meter.n_grants[tier], "rule", name, "tier", tiers[tier], NULL);
+	}
+	lg_metrics_add(m, LG_METRIC_LEASE_WORST, v.worst_tok, "rule", name, NULL);
+	lg_metrics_addf(m, LG_METRIC_LEASE_DEMAND, v.demand_tps, "rule", name, NULL);
+	lg_metrics_addf(m, LG_METRIC_LEASE_ACTIVE, v.active, "rule", name, NULL);
+	lg_metrics_addf(m, LG_METRIC_LEASE_PRODUCT, v.ratio, "rule", name, NULL);
+}
+
 static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
 {
 	static struct sums sums;
@@ -224,10 +267,11 @@ static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
 	lg_table_each(s->region_keys, region_key_sum, &sums);
 	lg_table_each(s->home_keys, home_key_sum, &sums);
 	for (size_t i = 0; i < LG_RULES_MAX; i++) {
-		const struct lg_server_rule *rule = &s->rules[i];
+		struct lg_server_rule *rule = &s->rules[i];
 
 		if (!rule->live)
 			continue;
+		meter_metrics(rule, sums.now_ns, m);
 		lg_metrics_add(m, LG_METRIC_GRANTED, rule->granted_home_tok + sums.granted_home[i], "tier", "home", "rule",
 			       rule->def.name, NULL);
 		lg_metrics_add(m, LG_METRIC_LAPSED, rule->lapsed_tok + sums.lapsed[i], "rule", rule->def.name, NULL);
@@ -272,8 +316,6 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	lg_metrics_add(m, LG_METRIC_DEGRADED, metrics_homes(s, m), NULL);
 	lg_metrics_add(m, LG_METRIC_HOLDERS, connected(&s->hosts), "kind", "host", NULL);
 	lg_metrics_add(m, LG_METRIC_HOLDERS, connected(&s->regions), "kind", "region", NULL);
-	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_hosts, "kind", "host", NULL);
-	lg_metrics_add(m, LG_METRIC_LESSOR_ASKS, s->n_asks_regions, "kind", "region", NULL);
 	lg_lease_server_counts(s->service, &ended);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.refused, "cause", "refused", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.malformed, "cause", "malformed", NULL);
