@@ -2,8 +2,8 @@
 /*
  * One time scale rules all: the span, how long the limit takes to mint the whole budget (a token bucket's burst / rate) or the
  * window. What a holder spent and has not yet reported stands in nobody's account but still counts as lent, so at rate r a period T
- * binds r (T + round trip) of the budget: T must be a small part of the span, a tenth, or a twentieth where the span is long enough
- * to afford it. Half a dozen reports a second of a hot key are the price at the short end.
+ * binds r (1.6 T + 2 Lambda) of the budget at worst: T must be a small part of the span, a tenth, or a twentieth where the span is long
+ * enough to afford it. Half a dozen reports a second of a hot key are the price at the short end.
  */
 #include "lease/terms.h"
 
@@ -12,70 +12,154 @@
 #define MS 1000000ull
 #define S (1000 * MS)
 
-#define REGION_TICK_NS (10 * MS)
-#define HOST_TICK_NS (20 * MS)
 #define FAR_RTT_NS (150 * MS)	/* unless it is configured */
+#define PERIOD_MIN_NS (100 * MS)
+#define PERIOD_MAX_NS (40 * S)	/* of what is written */
 
-static uint64_t span_ns(const struct lg_terms *t)
+/* A share of the budget by span: from long to short, straight lines between. */
+struct share {
+	uint64_t span_ns;
+	uint64_t permille;
+};
+
+void lg_fleet_init(const struct lg_config *config, struct lg_fleet *ret_fleet)
 {
-	if (t->algorithm == LG_TOKEN_BUCKET)
-		return lg_mul_div(t->budget_tok, t->per_ns, t->limit_tok);
-	return t->per_ns;
+	*ret_fleet = (struct lg_fleet){
+		.regions = (uint32_t)config->n_regions, .hosts = lg_config_hosts(config), .far_rtt_ns = config->far_rtt_ns
+	};
+}
+
+uint64_t lg_terms_span_ns(const struct lg_terms *t)
+{
+	return t->algorithm == LG_TOKEN_BUCKET ? lg_mul_div(t->budget_tok, t->per_ns, t->limit_tok) : t->per_ns;
+}
+
+/* Its report waits for the end of its slot and the ticks of host and region; a round trip and a tick of the home later it is there again. */
+uint64_t lg_terms_lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
+{
+	return rtt_ns + t->slot_ns + t->home_tick_ns + t->region_tick_ns + t->host_tick_ns;
+}
+
+static uint64_t share_permille(const struct share *v, size_t n, uint64_t span_ns)
+{
+	size_t i = 1;
+
+	if (span_ns >= v[0].span_ns)
+		return v[0].permille;
+	while (i < n && span_ns < v[i].span_ns)
+		i++;
+	if (i == n)
+		return v[n - 1].permille;
+	return v[i].permille - lg_mul_div(v[i].permille - v[i - 1].permille, span_ns - v[i].span_ns, v[i - 1].span_ns - v[i].span_ns);
+}
+
+/* What the rate mints in a time. */
+static uint64_t minted_tok(const struct lg_terms *t, uint64_t ns)
+{
+	return lg_mul_div(t->limit_tok, ns, t->per_ns);
+}
+
+/* The most that is out at once, of all that a period needs. */
+static uint64_t needed_tok(const struct lg_terms *t)
+{
+	return minted_tok(t, 16 * (t->region_period_ns / 10) + 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
+}
+
+/* The longest period for which out_tok are enough. */
+static uint64_t period_for(const struct lg_terms *t, uint64_t out_tok)
+{
+	uint64_t covers_ns = lg_mul_div(out_tok, t->per_ns, t->limit_tok);
+	uint64_t period_ns = lg_mul_div(lg_sub_floor(covers_ns, 2 * lg_terms_lambda_ns(t, t->far_rtt_ns)), 10, 16);
+
+	return lg_clamp_u64(period_ns, PERIOD_MIN_NS, PERIOD_MAX_NS);
 }
 
 /*
- * Unwritten: 30 % of the budget, half of it where it is spent within a second, and a few tokens for every host where the budget is
- * so small that shares would round to nothing. What may be out is what a successor cannot lend before it has heard of all holders.
+ * max_outstanding fixes how much is lent, rpc_budget how often is reported (never so seldom that half of the budget would not do). Of a
+ * sync rule the shortest period; else by span.
  */
-static uint64_t max_outstanding_tok(const struct lg_terms *t, uint32_t written_permille, uint64_t span)
+static void period_set(struct lg_terms *t, const struct lg_rule_def *rule)
 {
-	uint64_t permille = written_permille ? lg_min_u64(written_permille, 1000) : span <= S ? 500 : 300;
-	uint64_t share_tok = lg_mul_div(t->budget_tok, permille, 1000);
+	uint64_t span = lg_terms_span_ns(t);
 
-	if (!written_permille)
-		share_tok = lg_max_u64(share_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts));
-	return lg_max_u64(share_tok, 1);
+	if (rule->lease.max_outstanding_permille)
+		t->region_period_ns = period_for(t, lg_mul_div(t->budget_tok, rule->lease.max_outstanding_permille, 1000));
+	else if (rule->lease.rpc_budget_mps)
+		t->region_period_ns = lg_clamp_u64(lg_mul_div(t->regions, 1000 * S, rule->lease.rpc_budget_mps), PERIOD_MIN_NS,
+						   period_for(t, t->budget_tok / 2));
+	else if (rule->class == LG_CLASS_SYNC)
+		t->region_period_ns = PERIOD_MIN_NS;
+	else
+		t->region_period_ns = lg_clamp_u64(span / (span >= 60 * S ? 20 : 10), PERIOD_MIN_NS, 5 * S);
+	t->host_period_ns = t->region_period_ns / 4;
 }
 
-/* The longest period at which `max_outstanding` still serves the whole limit: worst outstanding is 1.6 r T + 2 r Lambda. */
-static uint64_t written_period_ns(const struct lg_terms *t)
+/*
+ * What may be out is what a crash strands and what a successor cannot lend before it has heard of all holders. Unwritten it follows from
+ * the class: lease 30 % of the budget, half of it where it is spent within a second; strict and sync less, but what the period needs, and no
+ * more than lease. A few tokens for every host where the budget is so small that shares would round to nothing.
+ */
+static uint64_t max_outstanding_tok(const struct lg_terms *t, const struct lg_rule_def *rule)
 {
-	uint64_t lambda_ns = t->far_rtt_ns + t->slot_ns + 2 * t->home_tick_ns;
-	uint64_t covers_ns = lg_mul_div(t->max_outstanding_tok, t->per_ns, t->limit_tok);
-	uint64_t period_ns = lg_mul_div(lg_sub_floor(covers_ns, 2 * lambda_ns), 10, 16);
+	static const struct share strict[] = { { 60 * S, 100 }, { 10 * S, 200 }, { 1 * S, 500 } };
+	uint64_t span = lg_terms_span_ns(t), most_tok = lg_mul_div(t->budget_tok, span <= S ? 500 : 300, 1000), out_tok = most_tok;
 
-	return lg_clamp_u64(period_ns, 100 * MS, 40 * S);
+	if (rule->lease.max_outstanding_permille)
+		return lg_max_u64(lg_mul_div(t->budget_tok, lg_min_u64(rule->lease.max_outstanding_permille, 1000), 1000), 1);
+	if (rule->class == LG_CLASS_STRICT)
+		out_tok = lg_mul_div(t->budget_tok, share_permille(strict, sizeof(strict) / sizeof(strict[0]), span), 1000);
+	else if (rule->class == LG_CLASS_SYNC)
+		out_tok = t->budget_tok / 10;
+	out_tok = lg_min_u64(out_tok, most_tok);
+	if (rule->lease.rpc_budget_mps)
+		out_tok = lg_max_u64(out_tok, lg_min_u64(needed_tok(t), t->budget_tok / 2));
+	else
+		out_tok = lg_max_u64(out_tok, lg_min_u64(needed_tok(t), most_tok));
+	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts)), 1);
+}
+
+/* A few hosts with a token each could refuse what one host with all of them would admit. */
+static bool is_owned(const struct lg_terms *t, enum lg_lease_owner owner)
+{
+	if (owner != LG_OWNER_AUTO)
+		return owner == LG_OWNER_ON;
+	return t->limit_tok < (t->algorithm == LG_TOKEN_BUCKET ? 8ull : 80ull) * t->hosts;
+}
+
+/* A window serves W / (W + Lambda): what it frees waits for the end of its slot, a tick of the home and a round trip. So slot and tick
+ * are short beside the round trip, which nothing can shorten. */
+static void ticks_set(struct lg_terms *t)
+{
+	bool bucket = t->algorithm == LG_TOKEN_BUCKET;
+	uint64_t span = lg_terms_span_ns(t);
+
+	t->home_tick_ns = lg_clamp_u64(span / (bucket ? 100 : 500), 20 * MS, 100 * MS);
+	t->region_tick_ns = span <= S ? 2 * MS : 10 * MS;
+	t->host_tick_ns = span <= S ? 5 * MS : 20 * MS;
+	t->slot_ns = lg_clamp_u64(span / (bucket ? 200 : 500), 10 * MS, 100 * MS);
 }
 
 void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms)
 {
-	bool bucket = rule->algorithm == LG_TOKEN_BUCKET;
 	struct lg_terms t = {
 		.algorithm = rule->algorithm == LG_SLIDING_LOG ? LG_SLIDING_WINDOW : rule->algorithm,
 		.kind = LG_LEASE_BLOCK,
 		.far_rtt_ns = fleet->far_rtt_ns ? fleet->far_rtt_ns : FAR_RTT_NS,
 		.limit_tok = rule->limit_tok,
 		.per_ns = rule->per_ns,
-		.budget_tok = bucket ? rule->burst_tok : rule->limit_tok,
+		.budget_tok = rule->algorithm == LG_TOKEN_BUCKET ? rule->burst_tok : rule->limit_tok,
 		.regions = (uint32_t)lg_max_u64(fleet->regions, 1),
 		.hosts = (uint32_t)lg_max_u64(fleet->hosts, 1),
 		.low_water_permille = rule->lease.low_water_permille,
-		.region_tick_ns = REGION_TICK_NS,
-		.host_tick_ns = HOST_TICK_NS,
 		.grace_ns = 1 * S,
 	};
-	uint64_t span = span_ns(&t);
 
-	/* A window serves W / (W + Lambda): what it frees waits for the end of its slot, a tick of the home and a round trip. So slot
-	 * and tick are short beside the round trip, which nothing can shorten. */
-	t.home_tick_ns = lg_clamp_u64(span / (bucket ? 100 : 500), 20 * MS, 100 * MS);
-	t.slot_ns = lg_clamp_u64(span / (bucket ? 200 : 500), 10 * MS, 100 * MS);
-	t.max_outstanding_tok = max_outstanding_tok(&t, rule->lease.max_outstanding_permille, span);
-	if (rule->lease.max_outstanding_permille)
-		t.region_period_ns = written_period_ns(&t);
-	else
-		t.region_period_ns = lg_clamp_u64(span / (span >= 60 * S ? 20 : 10), 100 * MS, 5 * S);
-	t.host_period_ns = t.region_period_ns / 4;
+	/* What hosts may spend at first is lent to all of them from the beginning: half of the budget must be left to lend on demand. */
+	t.cold_tok = lg_min_u64(rule->lease.cold_start_tok, t.budget_tok / 2 / t.hosts);
+	t.owner = is_owned(&t, rule->lease.owner);
+	ticks_set(&t);
+	period_set(&t, rule);
+	t.max_outstanding_tok = max_outstanding_tok(&t, rule);
 	/* Long enough to outlive a few lost reports; a holder that is gone strands its lease no longer than that. */
 	t.ttl_ns = lg_max_u64(lg_clamp_u64(10 * t.region_period_ns, 10 * S, 30 * S), 3 * t.region_period_ns);
 	*ret_terms = t;

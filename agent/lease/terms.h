@@ -2,6 +2,7 @@
  * The numbers of a rule's leases, the same for all of its keys: periods, ticks, slots, shares. Derived once, pure. */
 #pragma once
 
+#include "rules/config.h"
 #include "rules/rule.h"
 
 /* What the terms of a rule depend on besides the rule. */
@@ -35,4 +36,10 @@ struct lg_terms {
 	uint64_t grace_ns;
 };
 
+void lg_fleet_init(const struct lg_config *config, struct lg_fleet *ret_fleet);
 void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms);
+
+/* How long the limit takes to mint the whole budget: burst / rate, or the window. */
+uint64_t lg_terms_span_ns(const struct lg_terms *terms);
+/* Lambda: how long a token that was spent in a region rtt_ns away from the home is in nobody's hands before it can be spent again. */
+uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);

@@ -49,11 +49,12 @@ static const struct lg_rule_def *def_by_name(const struct lg_rules *rules, const
 
 static void rules_index(struct lg_node *n)
 {
-	uint32_t hosts = lg_config_hosts(&n->config), regions = (uint32_t)n->config.n_regions;
 	const struct lg_rule_def *def;
+	struct lg_fleet fleet;
 	uint64_t tick_ns = 100 * LG_NS_PER_MS;
 	uint32_t id;
 
+	lg_fleet_init(&n->config, &fleet);
 	memset(n->by_id, 0, sizeof(n->by_id));
 	n->n_global = 0;
 	for (uint32_t i = 0; i < n->set.n_rules; i++) {
@@ -66,7 +67,7 @@ static void rules_index(struct lg_node *n)
 		if (def->scope != LG_SCOPE_GLOBAL)
 			continue;
 		n->n_global++;
-		lg_terms_init(def, &(struct lg_fleet){ .regions = regions, .hosts = hosts }, &n->by_id[id].terms);
+		lg_terms_init(def, &fleet, &n->by_id[id].terms);
 		if (n->by_id[id].terms.host_tick_ns < tick_ns)
 			tick_ns = n->by_id[id].terms.host_tick_ns;
 	}

@@ -50,13 +50,16 @@ static int rule_replace(struct lg_server *s, struct lg_server_rule *rule)
 
 static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const struct lg_rule_def *def)
 {
+	struct lg_fleet fleet;
+
 	if (!rule->def.name[0])
 		lg_meter_init(&rule->meter, lg_clock_now_ns());
 	rule->live = true;
 	rule->def = *def;
 	rule->fingerprint = lg_rule_fingerprint(def);
 	rule->identity = lg_rule_identity(def);
-	lg_terms_init(def, &(struct lg_fleet){ .regions = (uint32_t)s->config.n_regions, .hosts = lg_config_hosts(&s->config) }, &rule->terms);
+	lg_fleet_init(&s->config, &fleet);
+	lg_terms_init(def, &fleet, &rule->terms);
 }
 
 static int ticker_set(struct lg_server *s);

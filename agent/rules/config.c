@@ -115,6 +115,7 @@ static int regions_read(struct reader *r)
 	if (err < 0 || !is_written(r->at, LG_CF_REGION))
 		return err;
 	config->regions_version = r->at[LG_CF_VERSION].num;
+	config->far_rtt_ns = r->at[LG_CF_RTT].num;
 	for (const struct lg_node *item = r->at[LG_CF_LIST].node->child; item; item = item->next) {
 		err = region_item_read(r, item);
 		if (err < 0)

@@ -32,6 +32,7 @@ struct lg_config {
 	char name[LG_NAME_LEN];		/* of this host (holder); default the host name. Node only */
 	char region[LG_NAME_LEN];	/* this daemon's region; "" for a node without upstream */
 	uint64_t regions_version;
+	uint64_t far_rtt_ns;	/* largest round trip between two regions */
 	size_t n_regions;
 	struct lg_region_def regions[LG_REGIONS_MAX];
 	char upstream[LG_ADDRESS_LEN];	/* node: its region's lease service; default the address in the list; "" none */

@@ -137,6 +137,8 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_BOOL: return "true or false";
 	case LG_FIELD_UINT: return "a whole number";
 	case LG_FIELD_PERCENT: return "a percentage such as 20%";
+	case LG_FIELD_RATE: return "a rate such as 10/s";
+	case LG_FIELD_DURATION: return "a duration such as 150ms";
 	case LG_FIELD_PROTOCOL: return "a protocol such as udp";
 	case LG_FIELD_LENGTH: return "a prefix length such as 32, or {ipv4: 24, ipv6: 56}";
 	case LG_FIELD_ADDRESS: return "an address such as 192.0.2.1:7400";
@@ -145,7 +147,6 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_PREFIX: return "a prefix such as 192.0.2.0/24";
 	case LG_FIELD_LIMIT: return "a limit such as 10000/1m";
 	case LG_FIELD_AMOUNT: return "an amount such as 500, or 64KiB for bytes";
-	case LG_FIELD_LATER: return "something";
 	}
 	return "something";
 }
@@ -223,6 +224,22 @@ int lg_address_check(const char *text, struct lg_complaint *c)
 	return 0;
 }
 
+/* "10/s": how often, in thousandths per second. */
+static int rate_parse(const struct lg_field *field, const char *text, uint64_t *ret_mps, struct lg_complaint *c)
+{
+	uint64_t n, per_ns, mps;
+	char quoted[LG_QUOTE_LEN];
+
+	if (lg_limit_parse(text, false, field->max, LG_PER_MAX_NS, &n, &per_ns, c) < 0)
+		return -EINVAL;
+	mps = (uint64_t)((unsigned __int128)n * 1000000000000u / per_ns);
+	if (mps < field->min || mps > field->max)
+		return lg_complain(c, "%s is outside %g/s to %g/s", lg_text_quote(text, quoted), (double)field->min / 1000,
+				   (double)field->max / 1000);
+	*ret_mps = mps;
+	return 0;
+}
+
 /* Runs a parser that knows no keys and puts the key before its complaint. */
 static int num_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
 {
@@ -233,6 +250,10 @@ static int num_read(const struct lg_field *field, const struct lg_node *node, ui
 	if (field->type == LG_FIELD_PERCENT) {
 		r = lg_permille_parse(node->text, (uint32_t)field->min, (uint32_t)field->max, &permille, &why);
 		*ret_num = permille;
+	} else if (field->type == LG_FIELD_RATE) {
+		r = rate_parse(field, node->text, ret_num, &why);
+	} else if (field->type == LG_FIELD_DURATION) {
+		r = lg_duration_parse(node->text, field->min, field->max, ret_num, &why);
 	} else {
 		r = lg_num_parse(node->text, field->min, field->max, ret_num, &why);
 	}
@@ -287,13 +308,14 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_PROTOCOL: return protocol_read(field, node, ret_num, c);
 	case LG_FIELD_UINT:
 	case LG_FIELD_LENGTH:
+	case LG_FIELD_RATE:
+	case LG_FIELD_DURATION:
 	case LG_FIELD_PERCENT: return num_read(field, node, ret_num, c);
 	case LG_FIELD_ADDRESS: return address_read(field, node, c);
 	case LG_FIELD_PATH:
 		if (strlen(node->text) > field->max)
 			return lg_field_complain(field, node, c, "longer than %" PRIu64 " bytes", field->max);
 		return 0;
-	case LG_FIELD_LATER: return lg_field_complain(field, node, c, "not supported yet by this version");
 	case LG_FIELD_MAP:
 	case LG_FIELD_LIST:
 	case LG_FIELD_NAMES:

@@ -18,6 +18,8 @@ enum lg_field_type {
 	LG_FIELD_BOOL,		/* num: 0 or 1 */
 	LG_FIELD_UINT,		/* num */
 	LG_FIELD_PERCENT,	/* num: parts in a thousand, as are min and max */
+	LG_FIELD_RATE,		/* num: thousandths per second, as are min and max */
+	LG_FIELD_DURATION,	/* num: nanoseconds, as are min and max */
 	LG_FIELD_PROTOCOL,	/* num: IP protocol number */
 	LG_FIELD_LENGTH,	/* num, when it is not a mapping with a length for each family */
 	LG_FIELD_ADDRESS,	/* host:port, or one of words */
@@ -27,7 +29,6 @@ enum lg_field_type {
 	LG_FIELD_PREFIX,
 	LG_FIELD_LIMIT,
 	LG_FIELD_AMOUNT,
-	LG_FIELD_LATER,		/* known, refused */
 };
 
 enum lg_field_roles { LG_FIELD_NODE = 1, LG_FIELD_REGION = 2, LG_FIELD_BOTH = 3 };

@@ -81,6 +81,26 @@ const char *lg_fallback_name(enum lg_fallback fallback)
 	return "?";
 }
 
+const char *lg_lease_kind_name(enum lg_lease_kind kind)
+{
+	switch (kind) {
+	case LG_LEASE_AUTO: return "auto";
+	case LG_LEASE_BLOCK: return "block";
+	case LG_LEASE_LIMIT: return "limit";
+	}
+	return "?";
+}
+
+const char *lg_lease_owner_name(enum lg_lease_owner owner)
+{
+	switch (owner) {
+	case LG_OWNER_AUTO: return "auto";
+	case LG_OWNER_OFF: return "off";
+	case LG_OWNER_ON: return "on";
+	}
+	return "?";
+}
+
 /* What is hashed: each number as 8 bytes, lowest first, so that every machine gets the same. */
 struct words {
 	uint8_t v[64 * 8];
@@ -137,6 +157,9 @@ uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule)
 	word_add(&w, rule->fallback);
 	word_add(&w, rule->lease.kind);
 	word_add(&w, rule->lease.max_outstanding_permille);
+	word_add(&w, rule->lease.owner);
+	word_add(&w, rule->lease.rpc_budget_mps);
+	word_add(&w, rule->lease.cold_start_tok);
 	return XXH3_64bits(w.v, w.n);
 }
 

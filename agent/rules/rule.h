@@ -17,6 +17,7 @@ enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
 enum lg_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
 enum lg_algorithm { LG_TOKEN_BUCKET, LG_FIXED_WINDOW, LG_SLIDING_WINDOW, LG_SLIDING_LOG };
 enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_REQUESTS };
+enum lg_lease_owner { LG_OWNER_AUTO, LG_OWNER_OFF, LG_OWNER_ON };
 enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
 
 /* An address prefix; addr is IPv6 or mapped IPv4, bits below the prefix are 0. */
@@ -56,8 +57,11 @@ struct lg_rule_def {
 	bool evaluate_all;
 	struct {
 		enum lg_lease_kind kind;
+		enum lg_lease_owner owner;
 		uint32_t low_water_permille;		/* 0: not written */
 		uint32_t max_outstanding_permille;	/* 0: not written */
+		uint32_t rpc_budget_mps;		/* thousandths of a message per second; 0: not written */
+		uint64_t cold_start_tok;
 	} lease;
 };
 
@@ -83,6 +87,8 @@ const char *lg_algorithm_name(enum lg_algorithm algorithm);
 const char *lg_unit_name(enum lg_unit unit);
 const char *lg_on_full_name(enum lg_on_full on_full);
 const char *lg_fallback_name(enum lg_fallback fallback);
+const char *lg_lease_kind_name(enum lg_lease_kind kind);
+const char *lg_lease_owner_name(enum lg_lease_owner owner);
 
 /* "10000/1m", "80Mbit/1s"... as short as it can be said exactly. */
 void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len);

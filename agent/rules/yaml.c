@@ -245,12 +245,21 @@ static int key_read(struct reader *r)
 
 /* ---- limit ---- */
 
-static int burst_read(struct reader *r)
+/* Tokens of the rule's unit. */
+static int amount_read(struct reader *r, enum lg_rules_field id, uint64_t *ret_tok)
 {
-	const struct lg_field *field = &lg_rules_fields[LG_RF_BURST];
-	struct lg_rule_def *rule = r->rule;
+	const struct lg_field *field = &lg_rules_fields[id];
 	struct lg_complaint why = { 0 };
 	int err;
+
+	err = r->rule->unit == LG_UNIT_BYTES ? lg_bytes_parse(text_of(r, id), field->min, field->max, ret_tok, &why)
+					     : lg_num_parse(text_of(r, id), field->min, field->max, ret_tok, &why);
+	return err < 0 ? complain(r, id, "%s", why.text) : 0;
+}
+
+static int burst_read(struct reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
 
 	rule->burst_tok = rule->limit_tok;
 	if (!is_written(r, LG_RF_BURST))
@@ -259,10 +268,7 @@ static int burst_read(struct reader *r)
 		return complain(r, LG_RF_BURST, "belongs to token_bucket: a window admits its limit at once");
 	if (!rule->limit_tok)
 		return complain(r, LG_RF_BURST, "a limit of 0 denies everything and has no burst");
-	err = rule->unit == LG_UNIT_BYTES
-		      ? lg_bytes_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why)
-		      : lg_num_parse(text_of(r, LG_RF_BURST), field->min, field->max, &rule->burst_tok, &why);
-	return err < 0 ? complain(r, LG_RF_BURST, "%s", why.text) : 0;
+	return amount_read(r, LG_RF_BURST, &rule->burst_tok);
 }
 
 static int limit_read(struct reader *r)
@@ -273,10 +279,9 @@ static int limit_read(struct reader *r)
 
 	rule->unit = (enum lg_unit)r->at[LG_RF_UNIT].num;
 	rule->algorithm = (enum lg_algorithm)r->at[LG_RF_ALGORITHM].num;
-	if (rule->algorithm == LG_SLIDING_WINDOW && rule->scope == LG_SCOPE_HOST)
-		return complain(r, LG_RF_ALGORITHM,
-				"sliding_window for scope host is not supported yet by this version, only "
-				"token_bucket");
+	if (rule->algorithm != LG_TOKEN_BUCKET && rule->scope == LG_SCOPE_HOST)
+		return complain(r, LG_RF_ALGORITHM, "%s for scope host is not supported yet by this version, only token_bucket",
+				lg_algorithm_name(rule->algorithm));
 	if (lg_limit_parse(text_of(r, LG_RF_LIMIT), rule->unit == LG_UNIT_BYTES, lg_rules_fields[LG_RF_LIMIT].max,
 			   LG_PER_MAX_NS, &rule->limit_tok, &rule->per_ns, &why) < 0)
 		return complain(r, LG_RF_LIMIT, "%s", why.text);
@@ -291,6 +296,36 @@ static int limit_read(struct reader *r)
 
 /* ---- what happens otherwise ---- */
 
+/* A class is a preset: what is written takes its place. How much is lent at once follows from class and numbers, in the terms. */
+static void class_expand(struct reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
+	bool sync = rule->class == LG_CLASS_SYNC;
+
+	rule->fallback = rule->class == LG_CLASS_LEASE ? LG_FALLBACK_SHARE : LG_FALLBACK_DENY;
+	rule->lease.kind = sync ? LG_LEASE_BLOCK : LG_LEASE_AUTO;
+	rule->lease.owner = sync ? LG_OWNER_ON : LG_OWNER_AUTO;
+	if (is_written(r, LG_RF_FALLBACK))
+		rule->fallback = (enum lg_fallback)r->at[LG_RF_FALLBACK].num;
+	if (is_written(r, LG_RF_LEASE_KIND))
+		rule->lease.kind = (enum lg_lease_kind)r->at[LG_RF_LEASE_KIND].num;
+	if (is_written(r, LG_RF_LEASE_OWNER))
+		rule->lease.owner = (enum lg_lease_owner)r->at[LG_RF_LEASE_OWNER].num;
+}
+
+static int cold_start_read(struct reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
+	int err;
+
+	if (!is_written(r, LG_RF_COLD_START))
+		return 0;
+	err = amount_read(r, LG_RF_COLD_START, &rule->lease.cold_start_tok);
+	if (err == 0 && rule->lease.cold_start_tok > rule->burst_tok)
+		return complain(r, LG_RF_COLD_START, "one host could spend more than the whole limit before its first lease");
+	return err;
+}
+
 static int lease_read(struct reader *r)
 {
 	struct lg_rule_def *rule = r->rule;
@@ -299,13 +334,13 @@ static int lease_read(struct reader *r)
 		return complain(r, LG_RF_LEASE, "belongs to global rules: a host rule has no lease");
 	if (rule->scope == LG_SCOPE_HOST && is_written(r, LG_RF_FALLBACK))
 		return complain(r, LG_RF_FALLBACK, "belongs to global rules: a host rule needs no upstream");
-	rule->lease.kind = (enum lg_lease_kind)r->at[LG_RF_LEASE_KIND].num;
+	class_expand(r);
 	rule->lease.low_water_permille = (uint32_t)r->at[LG_RF_LOW_WATER].num;
 	rule->lease.max_outstanding_permille = (uint32_t)r->at[LG_RF_MAX_OUTSTANDING].num;
-	rule->fallback = (enum lg_fallback)r->at[LG_RF_FALLBACK].num;
-	if (!is_written(r, LG_RF_FALLBACK))
-		rule->fallback = rule->class == LG_CLASS_LEASE ? LG_FALLBACK_SHARE : LG_FALLBACK_DENY;
-	return 0;
+	rule->lease.rpc_budget_mps = (uint32_t)r->at[LG_RF_RPC_BUDGET].num;
+	if (is_written(r, LG_RF_RPC_BUDGET) && is_written(r, LG_RF_MAX_OUTSTANDING))
+		return complain(r, LG_RF_RPC_BUDGET, "sets how much is lent at once, as max_outstanding does: write one of them");
+	return cold_start_read(r);
 }
 
 static int rule_read(const struct lg_node *node, struct lg_rule_def *rule, struct lg_complaint *c)

@@ -17,17 +17,17 @@ TEST(the_numbers_follow_from_how_long_the_budget_lasts)
 	static const struct {
 		enum lg_algorithm algorithm;
 		uint64_t limit_tok, per_ms, burst_tok;
-		uint64_t region_period_ms, host_period_ms, home_tick_ms, slot_ms, out_tok, ttl_ms;
+		uint64_t region_period_ms, host_period_ms, home_tick_ms, region_tick_ms, host_tick_ms, slot_ms, out_tok, ttl_ms;
 	} rows[] = {
-		{ LG_TOKEN_BUCKET, 10000, 60000, 10000, 3000, 750, 100, 100, 3000, 30000 },
-		{ LG_SLIDING_WINDOW, 10000, 60000, 0, 3000, 750, 100, 100, 3000, 30000 },
-		{ LG_TOKEN_BUCKET, 10000, 10000, 10000, 1000, 250, 100, 50, 3000, 10000 },
-		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 1000, 250, 20, 20, 3000, 10000 },
-		{ LG_TOKEN_BUCKET, 1000, 1000, 1000, 100, 25, 20, 10, 500, 10000 },
-		{ LG_SLIDING_WINDOW, 1000, 1000, 0, 100, 25, 20, 10, 500, 10000 },
+		{ LG_TOKEN_BUCKET, 10000, 60000, 10000, 3000, 750, 100, 10, 20, 100, 3000, 30000 },
+		{ LG_SLIDING_WINDOW, 10000, 60000, 0, 3000, 750, 100, 10, 20, 100, 3000, 30000 },
+		{ LG_TOKEN_BUCKET, 10000, 10000, 10000, 1000, 250, 100, 10, 20, 50, 3000, 10000 },
+		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 1000, 250, 20, 10, 20, 20, 3000, 10000 },
+		{ LG_TOKEN_BUCKET, 1000, 1000, 1000, 100, 25, 20, 2, 5, 10, 500, 10000 },
+		{ LG_SLIDING_WINDOW, 1000, 1000, 0, 100, 25, 20, 2, 5, 10, 500, 10000 },
 		/* A day's window: the longest period. A bucket of six milliseconds: the shortest. */
-		{ LG_SLIDING_WINDOW, 1000000, 86400000, 0, 5000, 1250, 100, 100, 300000, 30000 },
-		{ LG_TOKEN_BUCKET, 10000000, 1000, 65536, 100, 25, 20, 10, 32768, 10000 },
+		{ LG_SLIDING_WINDOW, 1000000, 86400000, 0, 5000, 1250, 100, 10, 20, 100, 300000, 30000 },
+		{ LG_TOKEN_BUCKET, 10000000, 1000, 65536, 100, 25, 20, 2, 5, 10, 32768, 10000 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -38,8 +38,8 @@ TEST(the_numbers_follow_from_how_long_the_budget_lasts)
 		assert_int_equal(t.region_period_ns, rows[i].region_period_ms * MS);
 		assert_int_equal(t.host_period_ns, rows[i].host_period_ms * MS);
 		assert_int_equal(t.home_tick_ns, rows[i].home_tick_ms * MS);
-		assert_int_equal(t.region_tick_ns, 10 * MS);
-		assert_int_equal(t.host_tick_ns, 20 * MS);
+		assert_int_equal(t.region_tick_ns, rows[i].region_tick_ms * MS);
+		assert_int_equal(t.host_tick_ns, rows[i].host_tick_ms * MS);
 		assert_int_equal(t.slot_ns, rows[i].slot_ms * MS);
 		assert_int_equal(t.max_outstanding_tok, rows[i].out_tok);
 		assert_int_equal(t.ttl_ns, rows[i].ttl_ms * MS);
@@ -83,6 +83,117 @@ TEST(a_written_max_outstanding_sets_the_period)
 	}
 }
 
+/* 10,000 per second: spans of so many milliseconds are bursts of ten times as many tokens. */
+static struct lg_terms of_class(enum lg_class class, uint64_t span_ms, uint64_t far_rtt_ns)
+{
+	struct lg_rule_def rule = { .class = class, .algorithm = LG_TOKEN_BUCKET, .limit_tok = 10000, .per_ns = S,
+				    .burst_tok = 10 * span_ms };
+	struct lg_terms t;
+
+	lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12, .far_rtt_ns = far_rtt_ns }, &t);
+	return t;
+}
+
+TEST(a_strict_rule_lends_less_the_longer_its_span_but_what_its_period_needs)
+{
+	static const struct { uint64_t span_ms, rtt_ms, permille; } rows[] = {
+		{ 600000, 1, 100 }, { 60000, 1, 100 }, { 10000, 1, 200 }, { 8500, 1, 250 }, { 5500, 1, 300 },
+		{ 1000, 1, 500 },
+		/* below a minute the period is a tenth: 1.6 x 3.5 + 2 x 0.23 s */
+		{ 35000, 1, 173 },
+		/* a round trip of 2 s: 1.6 x 1 s + 2 x 2.18 s are needed, and 30 % is the most */
+		{ 10000, 2000, 300 },
+		/* 1.6 x 1 + 2 x 0.33 = 2.26 s */
+		{ 10000, 150, 226 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_terms t = of_class(LG_CLASS_STRICT, rows[i].span_ms, rows[i].rtt_ms * MS);
+		struct lg_terms lease = of_class(LG_CLASS_LEASE, rows[i].span_ms, rows[i].rtt_ms * MS);
+
+		assert_int_equal(t.max_outstanding_tok * 1000 / t.budget_tok, rows[i].permille);
+		assert_true(t.max_outstanding_tok <= lease.max_outstanding_tok);
+		assert_int_equal(t.region_period_ns, lease.region_period_ns);
+	}
+}
+
+TEST(a_sync_rule_reports_as_often_as_can_be_and_lends_what_that_needs)
+{
+	struct lg_terms t = of_class(LG_CLASS_SYNC, 60000, 150 * MS);
+
+	assert_int_equal(t.region_period_ns, 100 * MS);
+	assert_int_equal(t.host_period_ns, 25 * MS);
+	assert_int_equal(t.max_outstanding_tok, 60000);
+	/* a tenth of 5 s is less than 1.6 x 0.1 + 2 x 0.255 s (slot 25, home 50, region 10, host 20 ms) */
+	t = of_class(LG_CLASS_SYNC, 5000, 150 * MS);
+	assert_int_equal(t.max_outstanding_tok, 6700);
+}
+
+TEST(a_message_budget_sets_the_period_as_long_as_half_of_the_budget_covers_it)
+{
+	static const struct { uint32_t mps; uint64_t period_ms, out_permille; } rows[] = {
+		{ 30000, 100, 300 },	/* 3 regions, 30/s */
+		{ 31000, 100, 300 },	/* no shorter */
+		{ 1000, 3000, 300 },
+		{ 250, 12000, 332 },	/* 1.6 x 12 + 2 x 0.38 of 60 s */
+		{ 10, 18275, 500 },	/* 300 s were needed; half of the budget is 30 s */
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .class = LG_CLASS_LEASE, .algorithm = LG_SLIDING_WINDOW, .limit_tok = 60000, .per_ns = 60 * S,
+					    .burst_tok = 60000, .lease.rpc_budget_mps = rows[i].mps };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.region_period_ns / MS, rows[i].period_ms);
+		assert_int_equal(t.max_outstanding_tok / 60, rows[i].out_permille);
+	}
+}
+
+TEST(limits_that_are_small_for_their_hosts_are_owned_by_one)
+{
+	static const struct { enum lg_algorithm algorithm; uint64_t limit_tok; enum lg_lease_owner written; bool owner; } rows[] = {
+		{ LG_TOKEN_BUCKET, 95, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 96, LG_OWNER_AUTO, false },
+		{ LG_SLIDING_WINDOW, 959, LG_OWNER_AUTO, true }, { LG_SLIDING_WINDOW, 960, LG_OWNER_AUTO, false },
+		{ LG_FIXED_WINDOW, 959, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 95, LG_OWNER_OFF, false },
+		{ LG_TOKEN_BUCKET, 100000, LG_OWNER_ON, true },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .algorithm = rows[i].algorithm, .limit_tok = rows[i].limit_tok, .per_ns = 60 * S,
+					    .burst_tok = rows[i].limit_tok, .lease.owner = rows[i].written };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.owner, rows[i].owner);
+	}
+}
+
+TEST(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend)
+{
+	static const struct { uint64_t written_tok, cold_tok; } rows[] = { { 0, 0 }, { 1, 1 }, { 5, 5 }, { 6, 5 }, { 120, 5 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .algorithm = LG_TOKEN_BUCKET, .limit_tok = 120, .per_ns = 60 * S, .burst_tok = 120,
+					    .lease.cold_start_tok = rows[i].written_tok };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.cold_tok, rows[i].cold_tok);
+	}
+}
+
+TEST(the_fleet_is_what_the_configuration_lists)
+{
+	struct lg_config config = { .n_regions = 2, .regions = { { .hosts = 4 }, { .hosts = 7 } }, .far_rtt_ns = 80 * MS };
+	struct lg_fleet fleet;
+
+	lg_fleet_init(&config, &fleet);
+	assert_int_equal(fleet.regions, 2);
+	assert_int_equal(fleet.hosts, 11);
+	assert_int_equal(fleet.far_rtt_ns, 80 * MS);
+}
+
 TEST(a_rule_without_hosts_or_rate_divides_by_nothing)
 {
 	struct lg_rule_def rule = { .algorithm = LG_TOKEN_BUCKET, .limit_tok = 0, .per_ns = S, .burst_tok = 5 };
@@ -101,6 +212,12 @@ int main(void)
 		cmocka_unit_test(both_sliding_algorithms_are_leased_as_one),
 		cmocka_unit_test(small_budgets_may_be_out_whole_so_that_shares_do_not_round_to_nothing),
 		cmocka_unit_test(a_written_max_outstanding_sets_the_period),
+		cmocka_unit_test(a_strict_rule_lends_less_the_longer_its_span_but_what_its_period_needs),
+		cmocka_unit_test(a_sync_rule_reports_as_often_as_can_be_and_lends_what_that_needs),
+		cmocka_unit_test(a_message_budget_sets_the_period_as_long_as_half_of_the_budget_covers_it),
+		cmocka_unit_test(limits_that_are_small_for_their_hosts_are_owned_by_one),
+		cmocka_unit_test(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend),
+		cmocka_unit_test(the_fleet_is_what_the_configuration_lists),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
 	};
 

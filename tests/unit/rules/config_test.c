@@ -23,6 +23,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"region: us\n"
 				"regions:\n"
 				"  version: 12\n"
+				"  rtt: 80ms\n"
 				"  list:\n"
 				"    - name: eu\n"
 				"      address: 192.0.2.1:7400\n"
@@ -45,6 +46,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "region: us\n"
 				  "regions:\n"
 				  "  version: 12\n"
+				  "  rtt: 1s\n"
 				  "  list:\n"
 				  "    - {name: us, address: us.example:7401, hosts: 9}\n"
 				  "listen: 0.0.0.0:7401\n"
@@ -91,6 +93,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_string_equal(c.name, "host-7.example");
 	assert_string_equal(c.region, "us");
 	assert_int_equal(c.regions_version, 12);
+	assert_int_equal(c.far_rtt_ns, 80000000);
 	assert_int_equal(c.n_regions, 2);
 	assert_string_equal(c.regions[0].name, "eu");
 	assert_string_equal(c.regions[0].address, "192.0.2.1:7400");
@@ -225,6 +228,10 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:4:10: regions.version is missing: write a whole number" },
 		{ NODE "region: eu\nregions: {version: 0, list: [{name: eu, address: a:1, hosts: 1}]}\n",
 		  LG_CONFIG_NODE, "c.yaml:4:20: regions.version: \"0\" is below the minimum, 1" },
+		{ NODE "region: eu\nregions: {version: 1, rtt: 999us, list: [{name: eu, address: a:1, hosts: 1}]}\n", LG_CONFIG_NODE,
+		  "c.yaml:4:28: regions.rtt: \"999us\" is shorter than the shortest, 1ms" },
+		{ NODE "region: eu\nregions: {version: 1, rtt: 11s, list: [{name: eu, address: a:1, hosts: 1}]}\n", LG_CONFIG_NODE,
+		  "c.yaml:4:28: regions.rtt: \"11s\" is longer than the longest, 10s" },
 		{ NODE "region: eu\nregions: {version: 1}\n", LG_CONFIG_NODE,
 		  "c.yaml:4:10: regions.list is missing: write a list" },
 		{ NODE "region: eu\nregions: {version: 1, list: []}\n", LG_CONFIG_NODE,

@@ -83,6 +83,18 @@ static void change_outstanding(struct lg_rule_def *r)
 {
 	r->lease.max_outstanding_permille = 100;
 }
+static void change_owner(struct lg_rule_def *r)
+{
+	r->lease.owner = LG_OWNER_ON;
+}
+static void change_rpc_budget(struct lg_rule_def *r)
+{
+	r->lease.rpc_budget_mps = 1000;
+}
+static void change_cold_start(struct lg_rule_def *r)
+{
+	r->lease.cold_start_tok = 1;
+}
 static void change_scope(struct lg_rule_def *r)
 {
 	r->scope = LG_SCOPE_HOST;
@@ -153,6 +165,8 @@ static void identity_is_what_is_limited_and_fingerprint_how_much_too(void **stat
 		{ change_limit, false, true },      { change_per, false, true },
 		{ change_burst, false, true },      { change_fallback, false, true },
 		{ change_kind, false, true },       { change_outstanding, false, true },
+		{ change_owner, false, true },      { change_rpc_budget, false, true },
+		{ change_cold_start, false, true },
 		{ change_scope, true, true },       { change_protocol, true, true },
 		{ change_no_protocol, true, true }, { change_port, true, true },
 		{ change_ports, true, true },       { change_source, true, true },
@@ -202,7 +216,7 @@ static void hashes_stay_as_they_are(void **state)
 
 	(void)state;
 	assert_true(lg_rule_identity(&rule) == 0xe5df63e07157e68bull);
-	assert_true(lg_rule_fingerprint(&rule) == 0x47cbc86f6bb0eb19ull);
+	assert_true(lg_rule_fingerprint(&rule) == 0x652c8d27ad7831a0ull);
 }
 
 static void limits_print_as_short_as_they_can_be_said(void **state)
