@@ -80,6 +80,7 @@ $(B)/%.o: %.c | $(GENERATED)
 
 $(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+$(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
 BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
 $(BENCH_SRC:%.c=$(B)/%.o): | $(BENCH_SKELS)
 $(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a

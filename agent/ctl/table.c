@@ -18,6 +18,13 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  --regions N     number of regions (default 1)\n"
 	  "  --hosts N       number of hosts over all regions (default 1)\n",
 	  lg_ctl_explain },
+	{ "curve", "RULE [--live | --data FILE] [--svg FILE]", "what a rule's coordination costs against what it leaves out, beside the law",
+	  "  --live       as the running region server, home of the rule's keys, measured in the last minute (default)\n"
+	  "  --data FILE  as build/bench-lease-scale --curve FILE wrote it\n"
+	  "  --svg FILE   draw it into FILE, too\n"
+	  "Reports per second at the home times the most tokens out at once is at least arrivals times active regions: halving the one\n"
+	  "doubles the other. Messages are counted on the wire; with many keys, active regions are counted for each key.\n",
+	  lg_ctl_curve },
 	{ "reload", "", "the running daemons read their rules again; a bad file changes nothing", NULL, lg_ctl_reload },
 	{ "bypass", "[on [--for DURATION] | off]", "let everything through at once, with or without a daemon",
 	  "  on              until switched off\n"

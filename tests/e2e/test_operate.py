@@ -12,7 +12,7 @@ from lib.host import CLIENT, PORT
 from lib.wait import until
 from test_limits import bucket_rule
 
-COMMANDS = ["status", "keys", "rules", "leases", "explain", "reload", "bypass", "detach"]
+COMMANDS = ["status", "keys", "rules", "leases", "explain", "curve", "reload", "bypass", "detach"]
 RULES = bucket_rule("1/1h", 50)
 
 
@@ -157,7 +157,7 @@ def test_the_programs_explain_themselves(argv):
 
 USAGE_ERRORS = {
     "nothing": [], "an unknown command": ["statsu"], "an unknown option": ["status", "--nope"], "a word too many": ["status", "x"],
-    "explain without a file": ["explain"], "bypass for no time": ["bypass", "on", "--for"],
+    "explain without a file": ["explain"], "a curve of no rule": ["curve"], "bypass for no time": ["bypass", "on", "--for"],
     "bypass for nonsense": ["bypass", "on", "--for", "soon"], "bypass sideways": ["bypass", "sideways"],
     "a limit that is no number": ["keys", "--limit", "x"], "a source that is no address": ["keys", "--source", "x"],
     "an instance that is a path": ["--instance", "../x", "status"],
