@@ -85,6 +85,18 @@ void lg_slots_add(struct lg_slots *s, uint64_t end_ns, uint64_t tok, uint64_t no
 		insert(s, i, index, tok);
 }
 
+void lg_slots_add_all(struct lg_slots *s, const struct lg_slots *other, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < other->n; i++)
+		lg_slots_add(s, at(other, i)->index * other->grain_ns, at(other, i)->tok, now_ns);
+}
+
+void lg_slots_clear(struct lg_slots *s)
+{
+	s->head = s->n = 0;
+	s->sum_tok = 0;
+}
+
 uint64_t lg_slots_sum(struct lg_slots *s, uint64_t now_ns)
 {
 	while (s->n && at(s, 0)->index * s->grain_ns + s->span_ns <= now_ns) {
@@ -108,8 +120,7 @@ void lg_slots_reshape(struct lg_slots *s, uint64_t span_ns, uint64_t grain_ns, u
 		s->span_ns = span_ns;
 		return;
 	}
-	for (uint32_t i = 0; i < s->n; i++)
-		lg_slots_add(&t, at(s, i)->index * s->grain_ns, at(s, i)->tok, now_ns);
+	lg_slots_add_all(&t, s, now_ns);
 	lg_slots_fini(s);
 	*s = t;
 }

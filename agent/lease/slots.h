@@ -31,6 +31,9 @@ void lg_slots_fini(struct lg_slots *s);
 
 /* tok tokens spent at end_ns or a little before. Without memory for one more slot they join a later one. */
 void lg_slots_add(struct lg_slots *s, uint64_t end_ns, uint64_t tok, uint64_t now_ns);
+/* All that is in `other` as well, each slot at its time or a little later. */
+void lg_slots_add_all(struct lg_slots *s, const struct lg_slots *other, uint64_t now_ns);
+void lg_slots_clear(struct lg_slots *s);
 /* Forgets what has left the span, returns the sum of the rest. */
 uint64_t lg_slots_sum(struct lg_slots *s, uint64_t now_ns);
 /* When the last slot leaves the span; 0 when there is none. */
