@@ -4,6 +4,9 @@
  * the next one goes out (totals: it says everything the lost one said). Whoever got less than it asked for waits for the push instead
  * of asking again; it speaks only when it has spent half of what it would like to hold (so that the lessor learns of room), when
  * it needs half as much again, or at the end of the period. Without that, a hundred hosts above the limit would ask every tick.
+ *
+ * Only of the last two messages it is known when they were sent. An answer to an older one says nothing about time, so when several in a
+ * row stay without an answer the waiting grows beyond any round trip there is: else none would ever be in time.
  */
 #include "lease/asker.h"
 
@@ -13,139 +16,155 @@
 #define RETRY_SPARE_NS (50 * MS)
 #define RETRY_MAX_NS (400 * MS)	/* of the growing timeout; a longer round trip still gets its 1.2 */
 #define RETRY_FIRST_NS (1000 * MS)
+#define RETRY_PATIENT 4		/* after so many in a row it grows further, eightfold */
 #define REFUSED_NS (1000 * MS)
+#define TRIES_MAX 15
 
-void lg_asker_init(struct lg_asker *a, uint64_t first_seq, uint64_t seed)
+void lg_asker_init(struct lg_asker *a, uint64_t first_seq)
 {
-	*a = (struct lg_asker){ .life = first_seq + 1, .seq = first_seq, .answered_seq = first_seq, .rand = seed };
+	*a = (struct lg_asker){ .life = first_seq + 1 };
 }
 
-bool lg_asker_up(struct lg_asker *a, uint32_t epoch)
+bool lg_asker_is_behind(const struct lg_asker *a, const struct lg_upstream *u)
 {
-	if (epoch < a->epoch) {
-		a->up = false;
-		return false;
-	}
-	if (epoch > a->epoch) {
-		a->epoch = epoch;
+	return a->epoch != (uint16_t)u->epoch;
+}
+
+void lg_asker_up(struct lg_asker *a, const struct lg_upstream *u)
+{
+	if (lg_asker_is_behind(a, u))
 		a->heard = false;
-	}
-	a->up = true;
-	a->awaits = a->partial = false;
+	a->epoch = (uint16_t)u->epoch;
+	a->awaits = a->partial = a->refused = false;
 	a->n_tries = 0;
-	a->quiet_ns = 0;
-	return true;
 }
 
-void lg_asker_down(struct lg_asker *a)
+uint64_t lg_asker_rtt_ns(const struct lg_upstream *u, const struct lg_asker_pace *pace)
 {
-	a->up = a->awaits = a->partial = false;
+	return u->rtt_ns ? u->rtt_ns : pace->rtt_guess_ns;
 }
 
-uint64_t lg_asker_rtt_ns(const struct lg_asker *a, const struct lg_asker_pace *pace)
+static uint64_t last_seq(const struct lg_asker *a)
 {
-	return a->rtt_ns ? a->rtt_ns : pace->rtt_guess_ns;
+	return a->life + a->n_sent - 1;
 }
 
-static uint64_t timeout_ns(const struct lg_asker *a)
+/* Since the last message. The same each time it is asked: nothing to remember. */
+static uint64_t jittered_ns(const struct lg_asker *a, const struct lg_upstream *u, uint64_t base_ns)
 {
-	uint64_t base_ns = a->rtt_ns ? a->rtt_ns * 12 / 10 + RETRY_SPARE_NS : RETRY_FIRST_NS;
+	uint64_t state = last_seq(a) ^ u->rand;
 
-	return lg_max_u64(base_ns, lg_min_u64(base_ns << lg_min_u64(a->n_tries, 4), RETRY_MAX_NS));
+	return lg_rand_jitter(&state, base_ns);
+}
+
+static uint64_t timeout_ns(const struct lg_asker *a, const struct lg_upstream *u)
+{
+	uint64_t base_ns = u->rtt_ns ? u->rtt_ns * 12 / 10 + RETRY_SPARE_NS : RETRY_FIRST_NS;
+	uint64_t most_ns = RETRY_MAX_NS << lg_min_u64(lg_sub_floor(a->n_tries, RETRY_PATIENT), 3);
+
+	return lg_max_u64(base_ns, lg_min_u64(base_ns << lg_min_u64(a->n_tries, 8), most_ns));
 }
 
 /* After a partial answer: reason enough not to wait for the push. */
 static bool impatient(const struct lg_asker *a, const struct lg_asker_need *need)
 {
-	return need->unreported_tok >= lg_max_u64(a->sent_target_tok / 2, 1) ||
-	       need->target_tok > a->sent_target_tok + a->sent_target_tok / 2;
+	float unreported_tok = (float)need->unreported_tok;
+
+	return (unreported_tok >= 1 && unreported_tok >= a->sent_target_tok / 2) ||
+	       (float)need->target_tok > a->sent_target_tok + a->sent_target_tok / 2;
 }
 
 /* When it will have something to say, nothing changing. */
-static uint64_t wish_ns(const struct lg_asker *a, const struct lg_asker_need *need, const struct lg_asker_pace *pace)
+static uint64_t wish_ns(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_asker_need *need,
+			const struct lg_asker_pace *pace)
 {
 	bool low = need->target_tok > need->own_tok && (need->own_tok < need->low_tok || need->wanting);
 
 	if (a->flush || (low && (!a->partial || impatient(a, need))))
 		return 0;
 	if (low || need->news || need->target_tok)
-		return a->period_end_ns;
+		return a->sent_ns + jittered_ns(a, u, pace->period_ns);
 	if (need->own_tok)
 		return a->sent_ns + pace->renew_ns;
 	return UINT64_MAX;
 }
 
-enum lg_say lg_asker_check(struct lg_asker *a, const struct lg_asker_need *need, const struct lg_asker_pace *pace, uint64_t now_ns,
-			   uint64_t *ret_due_ns)
+enum lg_say lg_asker_check(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_asker_need *need,
+			   const struct lg_asker_pace *pace, uint64_t now_ns, uint64_t *ret_due_ns)
 {
 	uint64_t at_ns;
 
 	*ret_due_ns = UINT64_MAX;
-	if (!a->up)
+	if (!u->up)
 		return LG_SAY_NOTHING;
 	if (a->awaits)
-		at_ns = a->sent_ns + timeout_ns(a);
+		at_ns = a->sent_ns + timeout_ns(a, u);
 	else
-		at_ns = lg_max_u64(wish_ns(a, need, pace), a->sent_ns + pace->gap_ns);
-	at_ns = lg_max_u64(at_ns, a->quiet_ns);
+		at_ns = lg_max_u64(wish_ns(a, u, need, pace), a->n_sent ? a->sent_ns + pace->gap_ns : 0);
+	if (a->refused)
+		at_ns = lg_max_u64(at_ns, a->sent_ns + jittered_ns(a, u, REFUSED_NS));
 	if (now_ns < at_ns) {
 		*ret_due_ns = at_ns;
 		return LG_SAY_NOTHING;
 	}
-	if (a->awaits && a->n_tries < UINT8_MAX)
-		a->n_tries++;
 	return need->target_tok ? LG_SAY_REQUEST : LG_SAY_REPORT;
 }
 
-void lg_asker_sent(struct lg_asker *a, struct lg_ask *ask, const struct lg_asker_pace *pace, uint64_t target_tok, uint64_t now_ns)
+void lg_asker_sent(struct lg_asker *a, const struct lg_upstream *u, struct lg_ask *ask, uint64_t target_tok, uint64_t now_ns)
 {
-	ask->seq = ++a->seq;
-	ask->life = a->life;
-	ask->epoch = a->epoch;
+	/* Rounded up: sent earlier than it was means that a lease ends earlier. */
+	uint64_t gap_ms = (now_ns - a->sent_ns + MS - 1) / MS;
+
+	a->prev_gap_ms = (uint16_t)(a->n_sent && gap_ms <= UINT16_MAX ? gap_ms : 0);
+	if (a->awaits && a->n_tries < TRIES_MAX)
+		a->n_tries++;
+	a->prev_open = a->awaits;
 	a->awaits = true;
-	a->flush = a->partial = false;
+	a->flush = a->partial = a->refused = false;
+	a->n_sent++;
 	a->sent_ns = now_ns;
-	a->sent_target_tok = target_tok;
-	a->period_end_ns = now_ns + lg_rand_jitter(&a->rand, pace->period_ns);
-	a->last_send = (a->last_send + 1) % LG_ASKER_SENDS;
-	a->sends[a->last_send].seq = a->seq;
-	a->sends[a->last_send].at_ns = now_ns;
-	a->n_sends = (uint8_t)lg_min_u64(a->n_sends + 1u, LG_ASKER_SENDS);
+	a->sent_target_tok = (float)target_tok;
+	ask->seq = last_seq(a);
+	ask->life = a->life;
+	ask->epoch = u->epoch;
 }
 
 static uint64_t sent_at(const struct lg_asker *a, uint64_t seq)
 {
-	for (uint8_t i = 0; i < a->n_sends; i++) {
-		uint8_t at = (uint8_t)((a->last_send + LG_ASKER_SENDS - i) % LG_ASKER_SENDS);
-
-		if (a->sends[at].seq == seq)
-			return a->sends[at].at_ns;
-	}
-	return 0;
+	if (seq == last_seq(a))
+		return a->sent_ns;
+	return seq + 1 == last_seq(a) && a->prev_gap_ms ? a->sent_ns - a->prev_gap_ms * MS : 0;
 }
 
-bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_grant *grant)
+bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_grant *grant)
 {
-	return grant->epoch == a->epoch && grant->ack_seq >= a->life;
+	return grant->epoch == u->epoch && !lg_asker_is_behind(a, u) && grant->ack_seq >= a->life && grant->ack_seq <= last_seq(a);
 }
 
-uint64_t lg_asker_answered(struct lg_asker *a, const struct lg_grant *grant, uint64_t now_ns)
+static void measure(struct lg_upstream *u, uint64_t sent_ns, uint64_t now_ns)
+{
+	uint64_t sample_ns = lg_max_u64(lg_sub_floor(now_ns, sent_ns), 1);
+
+	u->rtt_ns = u->rtt_ns ? (7 * u->rtt_ns + sample_ns) / 8 : sample_ns;
+}
+
+uint64_t lg_asker_answered(struct lg_asker *a, struct lg_upstream *u, const struct lg_grant *grant, uint64_t now_ns)
 {
 	uint64_t at_ns = sent_at(a, grant->ack_seq);
+	bool is_last = grant->ack_seq == last_seq(a);
 
-	if (grant->ack_seq > a->answered_seq && at_ns) {
-		uint64_t sample_ns = lg_max_u64(lg_sub_floor(now_ns, at_ns), 1);
-
-		a->answered_seq = grant->ack_seq;
-		a->rtt_ns = a->rtt_ns ? (7 * a->rtt_ns + sample_ns) / 8 : sample_ns;
-	}
+	if (at_ns && (is_last ? a->awaits : a->prev_open))
+		measure(u, at_ns, now_ns);
+	if (at_ns)
+		a->prev_open = false;
+	a->status = grant->status;
 	if (grant->status == LG_GRANT_OK || grant->status == LG_GRANT_RECOVERING) {
 		a->heard = true;
 		a->partial = grant->partial || grant->status == LG_GRANT_RECOVERING;
 	} else {
-		a->quiet_ns = now_ns + REFUSED_NS;
+		a->refused = true;
 	}
-	if (a->answered_seq == a->seq) {
+	if (is_last) {
 		a->awaits = false;
 		a->n_tries = 0;
 	}

@@ -1,43 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * When a holder speaks to its lessor: the same for a host and for a region. Knows nothing of tokens but the numbers given; keeps the
- * numbering of messages, the round trip, the times at which messages were sent (a grant's life counts from there), and whether
- * an answer is awaited.
+ * When a holder speaks to its lessor about one key: the same for a host and for a region. Knows nothing of tokens but the numbers given;
+ * keeps the numbering of messages, the times at which the last two were sent (a grant's life counts from there), and whether an
+ * answer is awaited. What is the same for all keys of a connection is in the struct lg_upstream.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lease/holding.h"
 #include "lease/msg.h"
-#include "lease/terms.h"
 
-#define LG_ASKER_SENDS 8	/* send times remembered; a grant that names an older message prolongs nothing */
-
+/* Small: there is one for every key. */
 struct lg_asker {
-	bool up;		/* the stream to the lessor is there */
-	bool awaits;		/* an answer, since sent_ns */
-	bool partial;		/* the last answer was less than wanted: more will be pushed */
-	bool heard;		/* a grant of this epoch has arrived */
-	bool flush;		/* something to be told at the next chance */
-	uint8_t n_tries;	/* unanswered in a row */
-	uint8_t n_sends;
-	uint8_t last_send;
-	uint32_t epoch;		/* newest of the lessor, 0 none */
 	uint64_t life;		/* the first of our numbers: names this memory of the key */
-	uint64_t seq;		/* of the last message sent */
-	uint64_t answered_seq;
-	uint64_t sent_ns;
-	uint64_t period_end_ns;	/* a report is due */
-	uint64_t quiet_ns;	/* refused: says nothing before this */
-	uint64_t rtt_ns;	/* smoothed; 0 not measured yet */
-	uint64_t sent_target_tok;
-	uint64_t rand;
-	struct {
-		uint64_t seq;
-		uint64_t at_ns;
-	} sends[LG_ASKER_SENDS];
+	uint64_t sent_ns;	/* the last message */
+	uint64_t n_sent : 40;	/* the last message has number life + n_sent - 1 */
+	uint64_t awaits : 1;	/* an answer to it */
+	uint64_t prev_open : 1;	/* the one before has not been answered either */
+	uint64_t partial : 1;	/* the last answer was less than wanted: more will be pushed */
+	uint64_t heard : 1;	/* a grant of this epoch has arrived */
+	uint64_t flush : 1;	/* something to be told at the next chance */
+	uint64_t refused : 1;	/* says nothing for a while */
+	uint64_t n_tries : 4;	/* unanswered in a row */
+	uint64_t status : 4;	/* enum lg_grant_status of the last answer */
+	float sent_target_tok;
+	uint16_t prev_gap_ms;	/* the last message but one was sent so much earlier; 0 that is not known */
+	uint16_t epoch;		/* low half of the lessor's, when we last spoke of this key; 0 never */
 };
+_Static_assert(sizeof(struct lg_asker) == 32, "one for each key");
 
 struct lg_asker_need {
 	uint64_t own_tok;	/* held, unspent */
@@ -58,20 +50,22 @@ struct lg_asker_pace {
 	uint64_t rtt_guess_ns;	/* until one was measured */
 };
 
-void lg_asker_init(struct lg_asker *a, uint64_t first_seq, uint64_t seed);
-/* The stream is there, to a lessor in that life. False: it is an older one than we know, and stays unheard. */
-bool lg_asker_up(struct lg_asker *a, uint32_t epoch);
-void lg_asker_down(struct lg_asker *a);
+/* first_seq: larger than any number used before for the key; periods of keys that begin with the same number are in step. */
+void lg_asker_init(struct lg_asker *a, uint64_t first_seq);
+/* Whether the lessor began another life since we last spoke of this key. */
+bool lg_asker_is_behind(const struct lg_asker *a, const struct lg_upstream *u);
+/* The stream is there, and a first message about to be sent. */
+void lg_asker_up(struct lg_asker *a, const struct lg_upstream *u);
 
 /* What to say now, and when to ask again if nothing changes. */
-enum lg_say lg_asker_check(struct lg_asker *a, const struct lg_asker_need *need, const struct lg_asker_pace *pace, uint64_t now_ns,
-			   uint64_t *ret_due_ns);
+enum lg_say lg_asker_check(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_asker_need *need,
+			   const struct lg_asker_pace *pace, uint64_t now_ns, uint64_t *ret_due_ns);
 /* Numbers a message about to be sent. */
-void lg_asker_sent(struct lg_asker *a, struct lg_ask *ask, const struct lg_asker_pace *pace, uint64_t target_tok, uint64_t now_ns);
+void lg_asker_sent(struct lg_asker *a, const struct lg_upstream *u, struct lg_ask *ask, uint64_t target_tok, uint64_t now_ns);
 /* Whether a grant is for us: of the lessor's newest life, and an answer to this memory of the key. (Both ends may have forgotten the key
  * since and begun to count from 1 again.) */
-bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_grant *grant);
-/* A grant addressed to us arrived. Returns when the message it names was sent, 0 if that is not known. */
-uint64_t lg_asker_answered(struct lg_asker *a, const struct lg_grant *grant, uint64_t now_ns);
+bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_grant *grant);
+/* A grant addressed to us arrived. Returns when the message it names was sent, 0 if that is not known: it is older than the last two. */
+uint64_t lg_asker_answered(struct lg_asker *a, struct lg_upstream *u, const struct lg_grant *grant, uint64_t now_ns);
 
-uint64_t lg_asker_rtt_ns(const struct lg_asker *a, const struct lg_asker_pace *pace);
+uint64_t lg_asker_rtt_ns(const struct lg_upstream *u, const struct lg_asker_pace *pace);

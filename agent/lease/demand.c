@@ -26,41 +26,37 @@ static double seconds(uint64_t ns)
 static void fade(struct lg_demand *d, uint64_t now_ns)
 {
 	double dt = seconds(lg_sub_floor(now_ns, d->at_ns));
-	double fast, slow;
+	float fast, slow;
 
 	if (dt <= 0)
 		return;
-	fast = exp(-dt / FAST_S);
-	slow = exp(-dt / SLOW_S);
+	fast = (float)exp(-dt / FAST_S);
+	slow = (float)exp(-dt / SLOW_S);
 	d->offered_fast *= fast;
 	d->admitted_fast *= fast;
 	d->offered_slow *= slow;
 	d->admitted_slow *= slow;
+	d->peak_tok *= (float)exp(-dt / PEAK_S);
 	d->at_ns = now_ns;
-}
-
-static void fade_peak(struct lg_demand *d, uint64_t now_ns)
-{
-	d->peak_tok *= exp(-seconds(lg_sub_floor(now_ns, d->peak_ns)) / PEAK_S);
-	d->peak_ns = now_ns;
 }
 
 void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_tok, uint64_t peak_interval_ns, uint64_t now_ns)
 {
+	float offered = (float)offered_tok, admitted = (float)admitted_tok;
+
 	fade(d, now_ns);
-	d->offered_fast += (double)offered_tok / FAST_S;
-	d->offered_slow += (double)offered_tok / SLOW_S;
-	d->admitted_fast += (double)admitted_tok / FAST_S;
-	d->admitted_slow += (double)admitted_tok / SLOW_S;
+	d->offered_fast += offered / (float)FAST_S;
+	d->offered_slow += offered / (float)SLOW_S;
+	d->admitted_fast += admitted / (float)FAST_S;
+	d->admitted_slow += admitted / (float)SLOW_S;
 	if (!offered_tok)
 		return;
 	if (lg_sub_floor(now_ns, d->burst_ns) > peak_interval_ns) {
 		d->burst_ns = now_ns;
 		d->burst_tok = 0;
 	}
-	d->burst_tok += (double)offered_tok;
-	fade_peak(d, now_ns);
-	d->peak_tok = fmax(d->peak_tok, d->burst_tok);
+	d->burst_tok += offered;
+	d->peak_tok = fmaxf(d->peak_tok, d->burst_tok);
 }
 
 uint64_t lg_demand_mtps(struct lg_demand *d, uint64_t floor_mtps, uint64_t now_ns)
@@ -68,8 +64,8 @@ uint64_t lg_demand_mtps(struct lg_demand *d, uint64_t floor_mtps, uint64_t now_n
 	double offered, admitted, most;
 
 	fade(d, now_ns);
-	offered = fmax(d->offered_fast, d->offered_slow) * 1000;
-	admitted = fmax(d->admitted_fast, d->admitted_slow) * 1000;
+	offered = (double)fmaxf(d->offered_fast, d->offered_slow) * 1000;
+	admitted = (double)fmaxf(d->admitted_fast, d->admitted_slow) * 1000;
 	most = admitted + 2 * fmax(admitted, (double)floor_mtps);
 	return (uint64_t)fmin(fmin(offered, most), 0x1p50);
 }
@@ -81,8 +77,8 @@ uint64_t lg_demand_floor_mtps(const struct lg_terms *terms)
 
 uint64_t lg_demand_peak_tok(struct lg_demand *d, uint64_t now_ns)
 {
-	fade_peak(d, now_ns);
-	return (uint64_t)ceil(d->peak_tok);
+	fade(d, now_ns);
+	return (uint64_t)ceilf(d->peak_tok);
 }
 
 static double reserve(double mean)

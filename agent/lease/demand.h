@@ -9,16 +9,16 @@
 
 #include "lease/terms.h"
 
+/* Single precision: there is one for every key that sees traffic. */
 struct lg_demand {
-	double offered_fast;	/* tokens per second, averaged over 1 s */
-	double offered_slow;	/* over 10 s */
-	double admitted_fast;
-	double admitted_slow;
-	uint64_t at_ns;
-	double peak_tok;	/* largest cost in one interval, fading over 30 s */
-	uint64_t peak_ns;
-	double burst_tok;	/* in the interval that began at burst_ns */
-	uint64_t burst_ns;
+	uint64_t at_ns;		/* averages and peak are as of this time */
+	uint64_t burst_ns;	/* when the interval of burst_tok began */
+	float offered_fast;	/* tokens per second, averaged over 1 s */
+	float offered_slow;	/* over 10 s */
+	float admitted_fast;
+	float admitted_slow;
+	float peak_tok;		/* largest cost in one interval, fading over 30 s */
+	float burst_tok;
 };
 
 /* Cost offered and admitted since the last call. peak_interval_ns: how long a request for more takes. */

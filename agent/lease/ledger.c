@@ -196,9 +196,11 @@ enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, u
 	if (incarnation == h->incarnation && ask->seq <= h->seq)
 		return LG_LEDGER_REPEATED;
 	sums_without(l, h);
+	/* Slots are numbered anew by each memory of the key. */
+	if (incarnation > h->incarnation || ask->life != h->life)
+		h->slot = 0;
 	if (incarnation > h->incarnation) {
 		h->incarnation = incarnation;
-		h->slot = 0;
 		ret_news->lapsed_tok = begin(h, (uint32_t)lg_max_u64(h->generation, ask->generation) + 1);
 	} else if (ask->generation > h->generation) {
 		ret_news->lapsed_tok = begin(h, ask->generation + 1);

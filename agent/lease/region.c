@@ -36,6 +36,7 @@
 
 struct lg_region {
 	struct lg_terms terms;
+	struct lg_holding *holding;
 	const struct lg_succession *succession;
 	struct lg_ledger ledger;
 	struct lg_asker asker;
@@ -81,20 +82,22 @@ static uint64_t lendable_tok(const struct lg_region *r, uint64_t now_ns)
 	return now_ns < r->expires_ns ? pool_tok(r) : 0;
 }
 
-int lg_region_new(const struct lg_terms *terms, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
+int lg_region_new(struct lg_holding *holding, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
 		  uint64_t first_seq, uint64_t seed, struct lg_region **ret_region)
 {
 	_cleanup_(lg_region_free) struct lg_region *r = calloc(1, sizeof(*r));
+	const struct lg_terms *terms = holding->terms;
 
 	if (!r)
 		return -ENOMEM;
 	r->terms = *terms;
+	r->holding = holding;
 	r->succession = succession;
 	r->learning = succession != NULL;
 	r->active_ns = r->peak_ns = now_ns;
 	lg_ledger_init(&r->ledger, epoch, seed);
-	lg_asker_init(&r->asker, first_seq, ~seed);
-	lg_report_init(&r->report, first_seq);
+	lg_asker_init(&r->asker, first_seq);
+	lg_report_init(&r->report, 0);
 	if (terms->algorithm != LG_TOKEN_BUCKET) {
 		if (lg_slots_init(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS) < 0)
 			return -ENOMEM;
@@ -203,13 +206,12 @@ static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 	struct lg_asker_pace pace = pace_of(r);
 
 	return lg_sizes_of_region(&r->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
-				  lg_asker_rtt_ns(&r->asker, &pace), r->cap_tok);
+				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
 }
 
 /* Speaks to the home: says all there is to say. */
 static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct lg_region_effects *fx)
 {
-	struct lg_asker_pace pace = pace_of(r);
 	struct lg_sizes size = sizes(r, now_ns);
 	struct lg_ask ask;
 
@@ -228,7 +230,7 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	ask.n_history = 0;
 	if (r->has_history && !r->asker.heard)
 		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);
-	lg_asker_sent(&r->asker, &ask, &pace, size.target_tok, now_ns);
+	lg_asker_sent(&r->asker, r->holding->upstream, &ask, size.target_tok, now_ns);
 	r->sent_spent_tok = r->spent_tok;
 	r->sent_returned_tok = r->returned_tok;
 	fx->ask(fx->arg, &ask);
@@ -255,29 +257,24 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 		r->owes_hello = false;
 		r->asker.flush = true;
 	}
-	what = lg_asker_check(&r->asker, &need, &pace, now_ns, &due_ns);
+	what = lg_asker_check(&r->asker, r->holding->upstream, &need, &pace, now_ns, &due_ns);
 	if (what == LG_SAY_NOTHING)
 		return due_ns;
 	say(r, what == LG_SAY_REQUEST, now_ns, fx);
 	return now_ns + pace.gap_ns;
 }
 
-bool lg_region_up(struct lg_region *r, uint32_t epoch, uint64_t now_ns, const struct lg_region_effects *fx)
+bool lg_region_up(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
-	if (!lg_asker_up(&r->asker, epoch))
+	if (!r->holding->upstream->up)
 		return false;
+	lg_asker_up(&r->asker, r->holding->upstream);
 	advance(r, now_ns);
 	r->owes_hello = r->learning;
 	if (r->learning)
 		return false;
 	say(r, sizes(r, now_ns).target_tok > 0, now_ns, fx);
 	return true;
-}
-
-void lg_region_down(struct lg_region *r)
-{
-	lg_asker_down(&r->asker);
-	r->owes_hello = false;
 }
 
 /* From when the host's message was here: it was sent earlier, so its lease ends before our own does. */
@@ -400,9 +397,9 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 {
 	uint64_t sent_ns;
 
-	if (!lg_asker_is_addressed(&r->asker, grant))
+	if (!lg_asker_is_addressed(&r->asker, r->holding->upstream, grant))
 		return;
-	sent_ns = lg_asker_answered(&r->asker, grant, now_ns);
+	sent_ns = lg_asker_answered(&r->asker, r->holding->upstream, grant, now_ns);
 	r->status = grant->status;
 	if (grant->status != LG_GRANT_OK && grant->status != LG_GRANT_RECOVERING)
 		return;
@@ -426,7 +423,7 @@ static void give_back(struct lg_region *r, uint64_t now_ns)
 	struct lg_sizes size = sizes(r, now_ns);
 	uint64_t pool = pool_tok(r), own = pool + r->ledger.outstanding_tok, back;
 
-	if (!pool || !r->asker.up)
+	if (!pool || !r->holding->upstream->up)
 		return;
 	if (now_ns - r->active_ns >= IDLE_NS) {
 		back = pool;
@@ -463,6 +460,8 @@ static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now
 
 uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
+	if (r->holding->upstream->up && lg_asker_is_behind(&r->asker, r->holding->upstream))
+		lg_region_up(r, now_ns, fx);
 	advance(r, now_ns);
 	give_back(r, now_ns);
 	divide(r, NULL, now_ns, fx);
@@ -473,14 +472,14 @@ void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_regio
 {
 	advance(r, now_ns);
 	r->returned_tok += pool_tok(r);
-	if (r->asker.up && !r->learning)
+	if (r->holding->upstream->up && !r->learning)
 		say(r, false, now_ns, fx);
 }
 
 bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
 {
 	bool told = r->spent_tok == r->sent_spent_tok && r->returned_tok == r->sent_returned_tok &&
-		    r->asker.answered_seq == r->asker.seq;
+		    !r->asker.awaits;
 	bool moot = now_ns >= r->expires_ns + r->terms.ttl_ns + r->terms.grace_ns;
 
 	return !r->learning && !r->ledger.outstanding_tok && !r->ledger.want_tok && !pool_tok(r) && (told || moot) &&
@@ -492,7 +491,7 @@ void lg_region_view(const struct lg_region *r, uint64_t now_ns, struct lg_region
 	struct lg_asker_pace pace = pace_of(r);
 
 	*ret = (struct lg_region_view){
-		.epoch = r->asker.epoch,
+		.epoch = r->holding->upstream->epoch,
 		.generation = r->generation,
 		.granted_tok = r->granted_tok,
 		.returned_tok = r->returned_tok,
@@ -502,7 +501,7 @@ void lg_region_view(const struct lg_region *r, uint64_t now_ns, struct lg_region
 		.expires_ns = r->expires_ns,
 		.demand_mtps = r->ledger.demand_mtps,
 		.target_tok = sizes(r, now_ns).target_tok,
-		.rtt_ns = lg_asker_rtt_ns(&r->asker, &pace),
+		.rtt_ns = lg_asker_rtt_ns(r->holding->upstream, &pace),
 		.n_holders = r->ledger.n,
 		.partial = r->partial,
 		.status = r->status,

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "lease/report.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/pool.h"
 #include "lease/age.h"
 #include "lease/arith.h"
 
-void lg_report_init(struct lg_report *r, uint64_t first_id)
+void lg_report_init(struct lg_report *r, uint32_t last_id)
 {
-	*r = (struct lg_report){ .last_id = first_id };
+	*r = (struct lg_report){ .last_id = last_id };
 }
 
 void lg_report_fini(struct lg_report *r)
 {
-	free(r->v);
+	lg_pool_put(r->v, r->cap * sizeof(*r->v));
 	r->v = NULL;
 	r->n = r->cap = 0;
 }
 
 static bool grow(struct lg_report *r)
 {
-	uint32_t cap = r->cap ? 2 * r->cap : 4;
+	uint16_t cap = r->cap ? (uint16_t)(2 * r->cap) : 4;
 	struct lg_report_slot *v;
 
 	if (r->cap >= LG_SLOTS_MAX)
 		return false;
-	v = reallocarray(r->v, cap, sizeof(*v));
+	v = lg_pool_get(cap * sizeof(*v));
 	if (!v)
 		return false;
+	if (r->n)
+		memcpy(v, r->v, r->n * sizeof(*v));
+	lg_pool_put(r->v, r->cap * sizeof(*r->v));
 	r->v = v;
 	r->cap = cap;
 	return true;
@@ -87,14 +90,14 @@ void lg_report_fill(struct lg_report *r, struct lg_ask *ask, uint64_t now_ns)
 
 void lg_report_ack(struct lg_report *r, uint64_t id)
 {
-	uint32_t n = 0;
+	uint16_t n = 0;
 
 	while (n < r->n && r->v[n].id != 0 && r->v[n].id <= id)
 		n++;
 	if (!n)
 		return;
 	memmove(&r->v[0], &r->v[n], (r->n - n) * sizeof(*r->v));
-	r->n -= n;
+	r->n = (uint16_t)(r->n - n);
 }
 
 void lg_report_clear(struct lg_report *r)

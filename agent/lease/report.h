@@ -11,20 +11,20 @@
 #include "lease/msg.h"
 
 struct lg_report_slot {
-	uint64_t id;	/* 0: still open, no message had it */
 	uint64_t end_ns;
 	uint64_t tok;
+	uint32_t id;	/* 0: still open, no message had it */
 };
 
 struct lg_report {
-	uint64_t last_id;
 	struct lg_report_slot *v;	/* sent ones by id, then open ones */
-	uint32_t n;
-	uint32_t cap;
+	uint32_t last_id;
+	uint16_t n;
+	uint16_t cap;
 };
 
-/* Ids are larger than first_id. */
-void lg_report_init(struct lg_report *r, uint64_t first_id);
+/* Ids begin with 1 in each life of a holder's memory of the key; a report that goes on after a pause continues behind last_id. */
+void lg_report_init(struct lg_report *r, uint32_t last_id);
 void lg_report_fini(struct lg_report *r);
 
 /* tok tokens were spent at end_ns or a little before, in a slot of slot_ns. */

@@ -56,6 +56,8 @@ static void rules_index(struct lg_node *n)
 
 	lg_fleet_init(&n->config, &fleet);
 	memset(n->by_id, 0, sizeof(n->by_id));
+	for (id = 1; id <= LG_RULES_MAX; id++)
+		n->by_id[id].holding = (struct lg_holding){ .terms = &n->by_id[id].terms, .upstream = &n->upstream };
 	n->n_global = 0;
 	for (uint32_t i = 0; i < n->set.n_rules; i++) {
 		id = n->set.rules[i].rule_id;
@@ -300,6 +302,11 @@ static void client_up(void *arg, const struct lg_lease_welcome *welcome)
 {
 	struct lg_node *n = arg;
 
+	if (!lg_upstream_up(&n->upstream, welcome->epoch)) {
+		lg_warn("upstream %s: %s answers with epoch %u, older than the %u known: an earlier life of it, from which nothing is taken",
+			n->config.upstream, welcome->lessor, welcome->epoch, n->upstream.epoch);
+		return;
+	}
 	lg_info("upstream: %s is up, epoch %u", welcome->lessor, welcome->epoch);
 	n->upstream_why[0] = '\0';
 	reachable_set(n, true);
@@ -311,10 +318,10 @@ static void client_down(void *arg, const char *why)
 	struct lg_node *n = arg;
 
 	/* One line per change; attempts that fail the same way again are silent. */
-	if (n->up || strcmp(n->upstream_why, why) != 0)
+	if (n->upstream.up || strcmp(n->upstream_why, why) != 0)
 		lg_warn("upstream %s: %s; leases drain, then the rules' fallback applies", n->config.upstream, why);
 	snprintf(n->upstream_why, sizeof(n->upstream_why), "%s", why);
-	if (!n->up)
+	if (!n->upstream.up)
 		return;
 	reachable_set(n, false);
 	lg_node_down(n);
@@ -612,7 +619,7 @@ int lg_node_run(const struct lg_role_args *args)
 		return LG_EXIT_REFUSED;
 	}
 	n->lock_fd = -1;
-	n->started_ns = lg_clock_now_ns();
+	n->started_ns = n->upstream.rand = lg_clock_now_ns();
 	code = node_start(n, args);
 	if (code != LG_EXIT_OK) {
 		node_stop(n, true);

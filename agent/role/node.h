@@ -19,6 +19,7 @@
 struct lg_node_rule {
 	const struct lg_rule_def *def;	/* into node->rules; NULL: no rule has this id */
 	struct lg_terms terms;		/* global rules */
+	struct lg_holding holding;
 	uint64_t fingerprint;
 };
 
@@ -26,7 +27,6 @@ struct lg_node_key {
 	struct lg_node *node;
 	struct lg_key key;
 	struct lg_lessee *lessee;
-	struct lg_usage usage;	/* as last read */
 	uint64_t due_ns;
 };
 
@@ -69,8 +69,7 @@ struct lg_node {
 	bool made_anew;		/* this process made the pins */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
-	/* upstream */
-	bool up;
+	struct lg_upstream upstream;
 	struct lg_lease_welcome welcome;
 	uint64_t n_connects, n_asks, n_grants, n_reloads_ok, n_reloads_failed;
 	char upstream_why[512];

@@ -43,10 +43,11 @@ static struct lg_op *op_add(struct lg_node *n, const struct lg_key *key, enum lg
 	return op;
 }
 
+/* Within the generation of the lease. */
 static struct lg_usage usage_of(const struct lg_bucket *b)
 {
-	return (struct lg_usage){ .granted_tok = b->granted_tok, .spent_tok = b->spent_tok,
-				  .returned_tok = b->returned_tok, .denied_tok = b->denied_tok };
+	return (struct lg_usage){ .spent_tok = b->spent_tok - b->base_spent_tok,
+				  .returned_tok = b->returned_tok - b->base_returned_tok, .denied_tok = b->denied_tok };
 }
 
 static void wire_key(const struct lg_node *n, const struct lg_key *key, struct lg_wire_key *ret)
@@ -86,39 +87,40 @@ static void fx_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t low_
 	op->epoch = epoch;
 }
 
-/* Runs the operation last added, now, and leaves the bucket's totals in *ret_now; on failure those known. */
-static void op_run_now(struct lg_node_key *k, struct lg_usage *ret_now)
+/* Runs the operation last added, now; returns it, or NULL when it could not be run. -ENOENT: there is no bucket, so nothing is in it. */
+static const struct lg_op *op_run_now(struct lg_node *n)
 {
-	struct lg_node *n = k->node;
-	size_t last = n->n_ops - 1;
+	const struct lg_op *op = &n->ops[n->n_ops - 1];
 	int r;
 
 	r = lg_kern_grant(n->kern, n->ops, n->n_ops);
-	if (r == 0 && n->ops[last].result == 0)
-		k->usage = usage_of(&n->ops[last].after);
-	else if (r < 0 || n->ops[last].result != -ENOENT)
-		lg_error("cannot take back tokens in the kernel: %s", strerror(r < 0 ? -r : -n->ops[last].result));
 	n->n_ops = 0;
-	*ret_now = k->usage;
+	if (r == 0 && (op->result == 0 || op->result == -ENOENT))
+		return op;
+	lg_error("cannot take back tokens in the kernel: %s", strerror(r < 0 ? -r : -op->result));
+	return NULL;
 }
 
 static void fx_take(void *arg, uint64_t tok, struct lg_usage *ret_now)
 {
 	struct lg_node_key *k = arg;
 	struct lg_op *op = op_add(k->node, &k->key, LG_OP_TAKE);
+	const struct lg_op *done;
 
 	op->tok = tok;
-	op_run_now(k, ret_now);
+	done = op_run_now(k->node);
+	if (done && done->result == 0)
+		*ret_now = usage_of(&done->after);
 }
 
-static void fx_generation(void *arg, uint32_t generation, uint32_t epoch, struct lg_usage *ret_now)
+static int fx_generation(void *arg, uint32_t generation, uint32_t epoch)
 {
 	struct lg_node_key *k = arg;
 	struct lg_op *op = op_add(k->node, &k->key, LG_OP_GENERATION);
 
 	op->generation = generation;
 	op->epoch = epoch;
-	op_run_now(k, ret_now);
+	return op_run_now(k->node) ? 0 : -EAGAIN;
 }
 
 static struct lg_lessee_effects effects_of(struct lg_node_key *k)
@@ -135,20 +137,20 @@ static void key_free(struct lg_node_key *k)
 	free(k);
 }
 
-static uint64_t key_seed(const struct lg_key *key, uint64_t now_ns)
+/* The clock, and a little of the key: of keys that come at once the periods are not in step. */
+static uint64_t first_seq(const struct lg_key *key, uint64_t now_ns)
 {
-	uint64_t seed = now_ns;
+	uint64_t hash = now_ns;
 
 	for (size_t i = 0; i < sizeof(*key); i++)
-		seed = (seed ^ ((const uint8_t *)key)[i]) * 0x100000001b3ull;
-	return seed;
+		hash = (hash ^ ((const uint8_t *)key)[i]) * 0x100000001b3ull;
+	return now_ns + (hash >> 48);
 }
 
 static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_bucket *bucket, uint64_t now_ns,
 		   struct lg_node_key **ret_key)
 {
-	struct lg_usage start = bucket ? usage_of(bucket) : (struct lg_usage){ 0 };
-	struct lg_lessee_resume resume = { 0 };
+	struct lg_lessee_found found = { 0 };
 	struct lg_lessee_effects fx;
 	struct lg_node_key *k;
 	int r;
@@ -158,19 +160,16 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 		return -ENOMEM;
 	k->node = n;
 	k->key = *key;
-	k->usage = start;
 	k->due_ns = now_ns;
-	if (bucket && bucket->lease_generation) {
-		resume.generation = bucket->lease_generation;
-		resume.epoch = bucket->lease_epoch;
-		resume.expires_ns = bucket->expires_ns;
-		resume.base.granted_tok = bucket->base_granted_tok;
-		resume.base.spent_tok = bucket->base_spent_tok;
-		resume.base.returned_tok = bucket->base_returned_tok;
-		resume.now = start;
+	if (bucket) {
+		found.generation = bucket->lease_generation;
+		found.epoch = bucket->lease_epoch;
+		found.expires_ns = bucket->expires_ns;
+		found.granted_tok = bucket->granted_tok - bucket->base_granted_tok;
+		found.usage = usage_of(bucket);
+		found.traffic_tok = bucket->spent_tok - bucket->returned_tok;
 	}
-	r = lg_lessee_new(&n->by_id[key->rule_id].terms, now_ns, now_ns, key_seed(key, now_ns),
-			  resume.generation ? &resume : NULL, &start, &k->lessee);
+	r = lg_lessee_new(&n->by_id[key->rule_id].holding, now_ns, first_seq(key, now_ns), &found, &k->lessee);
 	if (r == 0)
 		r = lg_table_put(n->keys, key, k);
 	if (r < 0) {
@@ -179,9 +178,9 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 	}
 	if (n->forgot_until_ns)
 		lg_lessee_forgot(k->lessee, n->forgot_until_ns);
-	if (n->up) {
+	if (n->upstream.up) {
 		fx = effects_of(k);
-		lg_lessee_up(k->lessee, n->welcome.epoch, now_ns, &fx);
+		lg_lessee_up(k->lessee, now_ns, &fx);
 	}
 	*ret_key = k;
 	return 0;
@@ -262,11 +261,10 @@ static int due_collect(void *arg, const void *key, void *value)
 
 static void key_tick(struct lg_node *n, struct lg_node_key *k, const struct lg_op *read, uint64_t now_ns)
 {
+	struct lg_usage usage = usage_of(&read->after);
 	struct lg_lessee_effects fx = effects_of(k);
 
-	if (read->result == 0)
-		k->usage = usage_of(&read->after);
-	k->due_ns = lg_lessee_tick(k->lessee, &k->usage, now_ns, &fx);
+	k->due_ns = lg_lessee_tick(k->lessee, read->result == 0 ? &usage : NULL, now_ns, &fx);
 	if (lg_lessee_is_idle(k->lessee, now_ns)) {
 		lg_table_del(n->keys, &k->key);
 		key_free(k);
@@ -311,7 +309,7 @@ static int key_up(void *arg, const void *key, void *value)
 	struct adopting *a = arg;
 
 	(void)key;
-	lg_lessee_up(k->lessee, a->n->welcome.epoch, a->now_ns, &fx);
+	lg_lessee_up(k->lessee, a->now_ns, &fx);
 	k->due_ns = a->now_ns;
 	return 0;
 }
@@ -321,27 +319,15 @@ void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome)
 	struct adopting a = { n, lg_clock_now_ns() };
 
 	n->welcome = *welcome;
-	n->up = true;
 	n->n_connects++;
 	lg_table_each(n->keys, key_up, &a);
 	lg_lease_client_synced(n->client, lg_status_forgot_age_ms(n->forgot_until_ns, a.now_ns));
 	lg_node_flush(n);
 }
 
-static int key_down(void *arg, const void *key, void *value)
-{
-	struct lg_node_key *k = value;
-
-	(void)arg;
-	(void)key;
-	lg_lessee_down(k->lessee);
-	return 0;
-}
-
 void lg_node_down(struct lg_node *n)
 {
-	n->up = false;
-	lg_table_each(n->keys, key_down, NULL);
+	lg_upstream_down(&n->upstream);
 }
 
 void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant)
@@ -444,13 +430,13 @@ static int key_changed(void *arg, const void *key, void *value)
 
 	(void)key;
 	if (k->key.rule_id == l->rule_id)
-		lg_lessee_terms(k->lessee, &l->n->by_id[l->rule_id].terms);
+		lg_lessee_terms(k->lessee, l->now_ns);
 	return 0;
 }
 
 void lg_node_rule_changed(struct lg_node *n, uint32_t rule_id)
 {
-	struct leaving l = { n, rule_id, 0 };
+	struct leaving l = { n, rule_id, lg_clock_now_ns() };
 
 	lg_table_each(n->keys, key_changed, &l);
 }

@@ -27,7 +27,7 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 
 static bool is_degraded(const struct lg_node *n)
 {
-	return n->n_global && !n->up;
+	return n->n_global && !n->upstream.up;
 }
 
 /* ---- sums over keys ---- */
@@ -36,7 +36,6 @@ struct totals {
 	const struct lg_node *n;
 	uint64_t now_ns;
 	uint64_t left_tok;
-	uint64_t rtt_ns;	/* least seen */
 	uint64_t keys_by_rule[LG_RULES_MAX + 1];
 	uint64_t left_by_rule[LG_RULES_MAX + 1];
 };
@@ -52,8 +51,6 @@ static int total_one(void *arg, const void *key, void *value)
 	t->left_tok += v.left_tok;
 	t->keys_by_rule[k->key.rule_id]++;
 	t->left_by_rule[k->key.rule_id] += v.left_tok;
-	if (v.rtt_ns && (!t->rtt_ns || v.rtt_ns < t->rtt_ns))
-		t->rtt_ns = v.rtt_ns;
 	return 0;
 }
 
@@ -67,13 +64,13 @@ static void totals_take(struct lg_node *n, struct totals *t)
 
 /* ---- JSON ---- */
 
-static json_t *upstream_json(const struct lg_node *n, const struct totals *t)
+static json_t *upstream_json(const struct lg_node *n)
 {
 	if (!n->client)
 		return json_null();
 	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "address", n->config.upstream, "state",
-			 n->up ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch, "rtt_ms",
-			 (double)t->rtt_ns / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why);
+			 n->upstream.up ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch, "rtt_ms",
+			 (double)n->upstream.rtt_ns / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why);
 }
 
 /* As seen from the daemon's own network namespace, which the tool may not share. */
@@ -98,7 +95,7 @@ static json_t *status_json(struct lg_node *n)
 	ready = lg_node_is_ready(n, why, sizeof(why));
 	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o}", "pid", (int)getpid(), "name", n->config.name,
 			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
-			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n, &t),
+			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n),
 			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
 			 "attachments", attachments_json(n));
 }
@@ -241,13 +238,13 @@ static void attach_metrics(struct lg_node *n, struct lg_metrics *m)
 	}
 }
 
-static void upstream_metrics(struct lg_node *n, struct lg_metrics *m, const struct totals *t)
+static void upstream_metrics(struct lg_node *n, struct lg_metrics *m)
 {
 	if (!n->client)
 		return;
-	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, n->up, "lessor", n->config.region, NULL);
+	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, n->upstream.up, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, n->n_connects, "lessor", n->config.region, NULL);
-	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)t->rtt_ns / 1e9, "lessor", n->config.region, NULL);
+	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)n->upstream.rtt_ns / 1e9, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_ASKS, n->n_asks, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_GRANTS, n->n_grants, "lessor", n->config.region, NULL);
 }
@@ -265,7 +262,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	verdict_metrics(n, m);
 	rule_metrics(n, m, &t);
 	attach_metrics(n, m);
-	upstream_metrics(n, m, &t);
+	upstream_metrics(n, m);
 	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
 	lg_metrics_add(m, LG_METRIC_DEGRADED, is_degraded(n), NULL);
 	if (lg_kern_bypass_read(n->kern, &bypass) == 0)

@@ -245,10 +245,10 @@ static void home_down(void *arg, const char *why)
 	struct lg_server_home *home = arg;
 	struct lg_server *s = home->server;
 
-	if (home->up || strcmp(home->why, why) != 0)
+	if (home->upstream.up || strcmp(home->why, why) != 0)
 		lg_warn("home %s: %s; its keys drain what is leased", s->names[home->region], why);
 	snprintf(home->why, sizeof(home->why), "%s", why);
-	if (home->up)
+	if (home->upstream.up)
 		lg_server_home_down(home);
 }
 
@@ -364,6 +364,10 @@ static int self_find(struct lg_server *s)
 		s->names[i] = s->config.regions[i].name;
 		s->homes[i].server = s;
 		s->homes[i].region = i;
+		s->homes[i].upstream.rand = lg_clock_now_ns() + i;
+		for (size_t slot = 0; slot < LG_RULES_MAX; slot++)
+			s->homes[i].holdings[slot] =
+				(struct lg_holding){ .terms = &s->rules[slot].terms, .upstream = &s->homes[i].upstream };
 		if (strcmp(s->names[i], s->config.region) == 0)
 			s->self = i;
 	}

@@ -57,8 +57,9 @@ struct lg_server_home {
 	struct lg_server *server;
 	size_t region;			/* index in the list */
 	struct lg_lease_client *client;	/* NULL for ourselves */
-	bool up, synced;
-	uint32_t epoch;
+	struct lg_upstream upstream;
+	struct lg_holding holdings[LG_RULES_MAX];	/* by the rule's slot */
+	bool synced;
 	uint64_t n_connects, n_asks, n_grants;
 	char why[512];
 };

@@ -206,17 +206,17 @@ static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_
 	k->key = *key;
 	k->home = &s->homes[home_of(s, key)];
 	k->due_ns = now_ns;
-	r = lg_region_new(&s->rules[key->rule_id - 1].terms, s->epoch, s->hosts.succession, now_ns, now_ns, seed_of(s, key),
-			  &k->region);
+	r = lg_region_new(&k->home->holdings[key->rule_id - 1], s->epoch, s->hosts.succession, now_ns,
+			  now_ns + (seed_of(s, key) >> 48), seed_of(s, key), &k->region);
 	if (r == 0)
 		r = lg_table_put(s->region_keys, key, k);
 	if (r < 0) {
 		region_key_free(k);
 		return r;
 	}
-	if (k->home->up) {
+	if (k->home->upstream.up) {
 		fx = region_fx(k);
-		lg_region_up(k->region, k->home->epoch, now_ns, &fx);
+		lg_region_up(k->region, now_ns, &fx);
 	}
 	*ret = k;
 	return 0;
@@ -394,7 +394,7 @@ static int region_key_up(void *arg, const void *key, void *value)
 
 	(void)key;
 	if (k->home == g->home)
-		g->all &= lg_region_up(k->region, g->home->epoch, g->now_ns, &fx);
+		g->all &= lg_region_up(k->region, g->now_ns, &fx);
 	return 0;
 }
 
@@ -404,7 +404,7 @@ static void home_sync(struct lg_server_home *home)
 	struct lg_server *s = home->server;
 	uint64_t forgot_ns = s->hosts.forgot_ns;
 
-	if (!home->up || home->synced || (s->hosts.succession && lg_succession_missing(s->hosts.succession)))
+	if (!home->upstream.up || home->synced || (s->hosts.succession && lg_succession_missing(s->hosts.succession)))
 		return;
 	home->synced = true;
 	if (home->client) {
@@ -422,32 +422,21 @@ void lg_server_home_up(struct lg_server_home *home, uint32_t epoch)
 {
 	struct going g = { home->server, home, lg_clock_now_ns(), true };
 
-	home->up = true;
-	home->synced = false;
-	home->epoch = epoch;
 	home->n_connects++;
+	if (!lg_upstream_up(&home->upstream, epoch)) {
+		snprintf(home->why, sizeof(home->why), "it answers with epoch %u, older than the %u known", epoch, home->upstream.epoch);
+		lg_warn("home %s: %s: an earlier life of it, from which nothing is taken", home->server->names[home->region], home->why);
+		return;
+	}
+	home->synced = false;
 	home->why[0] = '\0';
 	lg_table_each(home->server->region_keys, region_key_up, &g);
 	home_sync(home);
 }
 
-static int region_key_down(void *arg, const void *key, void *value)
-{
-	struct lg_server_region_key *k = value;
-	struct going *g = arg;
-
-	(void)key;
-	if (k->home == g->home)
-		lg_region_down(k->region);
-	return 0;
-}
-
 void lg_server_home_down(struct lg_server_home *home)
 {
-	struct going g = { home->server, home, 0, true };
-
-	home->up = false;
-	lg_table_each(home->server->region_keys, region_key_down, &g);
+	lg_upstream_down(&home->upstream);
 }
 
 /* ---- time ---- */

@@ -24,36 +24,6 @@ static void holders_json(const struct lg_server_holders *kind, json_t *list)
 	}
 }
 
-/* Least round trip seen by any key homed there. */
-struct rtt {
-	const struct lg_server_home *home;
-	uint64_t now_ns;
-	uint64_t least_ns;
-};
-
-static int rtt_one(void *arg, const void *key, void *value)
-{
-	struct lg_server_region_key *k = value;
-	struct lg_region_view v;
-	struct rtt *r = arg;
-
-	(void)key;
-	if (k->home != r->home)
-		return 0;
-	lg_region_view(k->region, r->now_ns, &v);
-	if (v.rtt_ns && (!r->least_ns || v.rtt_ns < r->least_ns))
-		r->least_ns = v.rtt_ns;
-	return 0;
-}
-
-static uint64_t home_rtt_ns(const struct lg_server_home *home)
-{
-	struct rtt r = { home, lg_clock_now_ns(), 0 };
-
-	lg_table_each(home->server->region_keys, rtt_one, &r);
-	return r.least_ns;
-}
-
 static json_t *homes_json(struct lg_server *s)
 {
 	json_t *list = json_array();
@@ -63,8 +33,9 @@ static json_t *homes_json(struct lg_server *s)
 
 		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "region", s->names[i], "address",
 						      home->client ? lg_config_dial(&s->config, s->names[i]) : "self",
-						      "state", home->up ? "up" : "down", "epoch", (json_int_t)home->epoch,
-						      "rtt_ms", (double)home_rtt_ns(home) / 1e6, "connects",
+						      "state", home->upstream.up ? "up" : "down", "epoch",
+						      (json_int_t)home->upstream.epoch, "rtt_ms",
+						      (double)home->upstream.rtt_ns / 1e6, "connects",
 						      (json_int_t)home->n_connects, "why", home->why));
 	}
 	return list;
@@ -297,10 +268,10 @@ static bool metrics_homes(struct lg_server *s, struct lg_metrics *m)
 	for (size_t i = 0; i < s->config.n_regions; i++) {
 		const struct lg_server_home *home = &s->homes[i];
 
-		degraded |= !home->up;
-		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home->up, "lessor", s->names[i], NULL);
+		degraded |= !home->upstream.up;
+		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home->upstream.up, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, home->n_connects, "lessor", s->names[i], NULL);
-		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home_rtt_ns(home) / 1e9, "lessor", s->names[i], NULL);
+		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home->upstream.rtt_ns / 1e9, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_ASKS, home->n_asks, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_GRANTS, home->n_grants, "lessor", s->names[i], NULL);
 	}

@@ -8,9 +8,19 @@
 
 #define ANNOUNCE_GAP_NS (20 * MS)
 
+/* As the agent has it: within the generation. */
+static struct lg_usage usage_of(const struct bucket *b)
+{
+	return (struct lg_usage){
+		.spent_tok = b->total.spent_tok - b->base.spent_tok,
+		.returned_tok = b->total.returned_tok - b->base.returned_tok,
+		.denied_tok = b->total.denied_tok,
+	};
+}
+
 static struct lg_usage read_bucket(struct node_host *h)
 {
-	struct lg_usage u = h->bucket.total;
+	struct lg_usage u = usage_of(&h->bucket);
 
 	/* A lost race is over within a packet, so no two readings in a row see one. */
 	h->misread = h->sim->c.misread && !h->misread && sim_random(h->sim) < 0.02;
@@ -35,8 +45,6 @@ static void fx_host_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t
 
 	h->bucket.total.granted_tok += tok;
 	h->bucket.expires_ns = lg_max_u64(h->bucket.expires_ns, expires_ns);
-	if (h->sim->c.hoards)
-		sim_push(h->sim, lg_max_u64(sim_true_ns(&h->clock, h->bucket.expires_ns) - 2, h->sim->now_ns), EV_DRAIN, h->index, NULL);
 	h->bucket.low_water_tok = low_water_tok;
 	h->bucket.epoch = epoch;
 }
@@ -52,15 +60,17 @@ static void fx_host_take(void *arg, uint64_t tok, struct lg_usage *ret_now)
 	*ret_now = read_bucket(h);
 }
 
-static void fx_host_generation(void *arg, uint32_t generation, uint32_t epoch, struct lg_usage *ret_now)
+static int fx_host_generation(void *arg, uint32_t generation, uint32_t epoch)
 {
 	struct node_host *h = arg;
+	struct lg_usage end;
 
-	fx_host_take(arg, UINT64_MAX, ret_now);
+	fx_host_take(arg, UINT64_MAX, &end);
 	h->bucket.generation = generation;
 	h->bucket.epoch = epoch;
 	h->bucket.base = h->bucket.total;
 	h->bucket.expires_ns = lg_min_u64(h->bucket.expires_ns, sim_local_ns(h->sim, &h->clock));
+	return 0;
 }
 
 static const struct lg_lessee_effects *host_effects(struct node_host *h)
@@ -75,22 +85,23 @@ static const struct lg_lessee_effects *host_effects(struct node_host *h)
 static void host_open(struct node_host *h)
 {
 	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
-	struct lg_lessee_resume resume = {
-		.generation = h->bucket.generation,
-		.epoch = h->bucket.epoch,
-		.expires_ns = h->bucket.expires_ns,
-		.base = h->bucket.base,
-		.now = h->bucket.total,
+	const struct bucket *b = &h->bucket;
+	struct lg_lessee_found found = {
+		.generation = b->generation,
+		.epoch = b->epoch,
+		.expires_ns = b->expires_ns,
+		.granted_tok = b->total.granted_tok - b->base.granted_tok,
+		.usage = usage_of(b),
+		.traffic_tok = b->total.spent_tok - b->total.returned_tok,
 	};
-	int r = lg_lessee_new(&h->sim->c.terms, now_ns, now_ns, lg_rand_next(&h->sim->rand),
-			      h->bucket.generation ? &resume : NULL, &h->bucket.total, &h->lessee);
+	int r = lg_lessee_new(&h->holding, now_ns, now_ns, &found, &h->lessee);
 
 	assert(r == 0);
 	if (h->made_ns)
 		lg_lessee_forgot(h->lessee, h->made_ns);
 	h->due_ns = now_ns;
 	if (h->link.up)
-		lg_lessee_up(h->lessee, h->sim->regions[h->region].epoch, now_ns, host_effects(h));
+		lg_lessee_up(h->lessee, now_ns, host_effects(h));
 }
 
 void sim_host_mark(struct node_host *h)
@@ -153,15 +164,6 @@ bool sim_host_admits(struct node_host *h, uint64_t cost_tok)
 	return ok;
 }
 
-void sim_host_drain(struct node_host *h)
-{
-	struct bucket *b = &h->bucket;
-	uint64_t left_tok = b->total.granted_tok - b->total.spent_tok;
-
-	if (h->powered && left_tok && sim_host_admits(h, left_tok))
-		sim_admitted(h->sim, left_tok);
-}
-
 void sim_host_connect(struct node_host *h)
 {
 	struct node_region *n = &h->sim->regions[h->region];
@@ -172,10 +174,11 @@ void sim_host_connect(struct node_host *h)
 		sim_push(h->sim, h->sim->now_ns + 200 * MS, EV_CONNECT_HOST, h->index, NULL);
 		return;
 	}
-	h->link.up = true;
+	h->link.up = lg_upstream_up(&h->upstream, n->epoch);
+	assert(h->link.up);
 	n->listed[h->index] = true;
 	if (h->lessee)
-		lg_lessee_up(h->lessee, n->epoch, sim_local_ns(h->sim, &h->clock), host_effects(h));
+		lg_lessee_up(h->lessee, sim_local_ns(h->sim, &h->clock), host_effects(h));
 	else
 		sim_host_mark(h);
 	h->due_ns = 0;
@@ -183,8 +186,7 @@ void sim_host_connect(struct node_host *h)
 
 void sim_host_disconnect(struct node_host *h, bool again)
 {
-	if (h->link.up && h->lessee)
-		lg_lessee_down(h->lessee);
+	lg_upstream_down(&h->upstream);
 	h->link.up = false;
 	if (again)
 		sim_push(h->sim, h->sim->now_ns + 50 * MS + (uint64_t)(sim_random(h->sim) * 4e8), EV_CONNECT_HOST, h->index, NULL);
@@ -196,6 +198,7 @@ void sim_agent_stop(struct node_host *h)
 	h->agent = false;
 	h->process++;
 	h->lessee = lg_lessee_free(h->lessee);
+	sim_upstream_init(h->sim, &h->upstream, &h->holding);
 }
 
 void sim_agent_start(struct node_host *h)

@@ -20,7 +20,7 @@ TEST(a_newcomer_who_was_admitted_nothing_has_a_demand_and_a_flood_has_no_more_th
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct lg_demand d = { .at_ns = T0, .peak_ns = T0 };
+		struct lg_demand d = { .at_ns = T0 };
 		uint64_t now_ns = T0;
 
 		run(&d, rows[i].offered_tok, rows[i].admitted_tok, 60 * S, &now_ns);
@@ -30,7 +30,7 @@ TEST(a_newcomer_who_was_admitted_nothing_has_a_demand_and_a_flood_has_no_more_th
 
 TEST(demand_rises_within_a_second_and_falls_within_ten)
 {
-	struct lg_demand d = { .at_ns = T0, .peak_ns = T0 };
+	struct lg_demand d = { .at_ns = T0 };
 	uint64_t now_ns = T0;
 
 	run(&d, 2, 2, 1 * S, &now_ns);
@@ -54,7 +54,7 @@ TEST(the_floor_is_an_equal_part_of_the_limit)
 
 TEST(the_peak_is_the_largest_cost_in_one_interval_and_fades)
 {
-	struct lg_demand d = { .at_ns = T0, .peak_ns = T0 };
+	struct lg_demand d = { .at_ns = T0 };
 
 	lg_demand_add(&d, 10, 10, 30 * MS, T0 + 1 * S);
 	lg_demand_add(&d, 10, 10, 30 * MS, T0 + 1 * S + 20 * MS);	/* same interval */

@@ -1,23 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "lease/lessee.h"
 
+#include <errno.h>
+
 #include "lease/age.h"
 #include "tests/unit/lease/lease_test.h"
 
+struct totals {
+	uint64_t granted_tok;
+	uint64_t spent_tok;
+	uint64_t returned_tok;
+	uint64_t denied_tok;
+};
+
 /* A kernel's bucket, as the ABI says it behaves. */
 struct bucket {
-	struct lg_usage total;
+	struct totals total;
+	struct totals base;	/* at the start of the generation */
 	uint64_t expires_ns;
 	uint64_t low_water_tok;
 	uint32_t epoch;
 	uint32_t generation;
 	uint64_t steal_tok;	/* packets take so much while the agent takes */
 	bool absent;		/* the table is full: nothing it is told sticks */
+	bool busy;		/* a generation cannot be closed */
 	size_t n_grants;
 };
 
 struct script {
 	struct lg_terms terms;
+	struct lg_upstream upstream;
+	struct lg_holding holding;
 	struct lg_lessee *lessee;
 	struct bucket bucket;
 	struct asks out;
@@ -43,6 +56,12 @@ static void fx_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t low_
 	b->epoch = epoch;
 }
 
+static struct lg_usage usage_of(const struct bucket *b)
+{
+	return (struct lg_usage){ .spent_tok = b->total.spent_tok - b->base.spent_tok,
+				  .returned_tok = b->total.returned_tok - b->base.returned_tok, .denied_tok = b->total.denied_tok };
+}
+
 static void fx_take(void *arg, uint64_t tok, struct lg_usage *ret_now)
 {
 	struct bucket *b = &((struct script *)arg)->bucket;
@@ -54,24 +73,47 @@ static void fx_take(void *arg, uint64_t tok, struct lg_usage *ret_now)
 	tok = tok < left_tok ? tok : left_tok;
 	b->total.spent_tok += tok;
 	b->total.returned_tok += tok;
-	*ret_now = b->total;
+	*ret_now = usage_of(b);
 }
 
-static void fx_generation(void *arg, uint32_t generation, uint32_t epoch, struct lg_usage *ret_now)
+static int fx_generation(void *arg, uint32_t generation, uint32_t epoch)
 {
 	struct bucket *b = &((struct script *)arg)->bucket;
+	struct lg_usage end;
 
-	fx_take(arg, UINT64_MAX, ret_now);
+	if (b->busy)
+		return -EAGAIN;
+	fx_take(arg, UINT64_MAX, &end);
+	b->base = b->total;
 	b->generation = generation;
 	b->epoch = epoch;
 	b->expires_ns = 0;
+	return 0;
 }
 
-static void begin_with(struct script *s, const struct lg_terms *terms, const struct lg_lessee_resume *resume)
+/* The bucket of *s as it is found; with a lease if it has a generation. */
+static void begin_with(struct script *s, const struct lg_terms *terms)
 {
+	const struct bucket *b = &s->bucket;
+	struct lg_lessee_found found = {
+		.generation = b->generation,
+		.epoch = b->epoch,
+		.expires_ns = b->expires_ns,
+		.granted_tok = b->total.granted_tok - b->base.granted_tok,
+		.usage = usage_of(b),
+		.traffic_tok = b->total.spent_tok - b->total.returned_tok,
+	};
+
 	s->terms = *terms;
+	s->holding = (struct lg_holding){ .terms = &s->terms, .upstream = &s->upstream };
 	s->fx = (struct lg_lessee_effects){ .arg = s, .ask = fx_ask, .grant = fx_grant, .take = fx_take, .generation = fx_generation };
-	assert_int_equal(lg_lessee_new(terms, T0, 1000, 1, resume, &s->bucket.total, &s->lessee), 0);
+	assert_int_equal(lg_lessee_new(&s->holding, T0, 1000, &found, &s->lessee), 0);
+}
+
+static void up(struct script *s, uint32_t epoch, uint64_t at_ms)
+{
+	assert_true(lg_upstream_up(&s->upstream, epoch));
+	lg_lessee_up(s->lessee, T0 + at_ms * MS, &s->fx);
 }
 
 /* A host that was refused one packet, and its agent. */
@@ -80,7 +122,7 @@ static void begin(struct script *s, enum lg_algorithm algorithm)
 	struct lg_terms t = terms_of(algorithm, 10000, 60 * S, 10000);
 
 	*s = (struct script){ .bucket.total.denied_tok = 1 };
-	begin_with(s, &t, NULL);
+	begin_with(s, &t);
 }
 
 static void end(struct script *s)
@@ -90,7 +132,9 @@ static void end(struct script *s)
 
 static void tick(struct script *s, uint64_t at_ms)
 {
-	s->due_ns = lg_lessee_tick(s->lessee, &s->bucket.total, T0 + at_ms * MS, &s->fx);
+	struct lg_usage usage = usage_of(&s->bucket);
+
+	s->due_ns = lg_lessee_tick(s->lessee, &usage, T0 + at_ms * MS, &s->fx);
 	assert_true(s->due_ns > T0 + at_ms * MS);
 }
 
@@ -104,6 +148,17 @@ static void grant(struct script *s, uint64_t ack_seq, uint32_t generation, uint6
 {
 	struct lg_grant g = { .ack_seq = ack_seq, .epoch = 1, .generation = generation, .granted_tok = granted_tok, .ttl_ms = ttl_ms };
 
+	lg_lessee_grant(s->lessee, &g, T0 + at_ms * MS, &s->fx);
+}
+
+/* Answers the last message: everything is booked, nothing more is granted. */
+static void acknowledge(struct script *s, uint64_t granted_tok, uint64_t at_ms)
+{
+	const struct lg_ask *ask = last_ask(s);
+	struct lg_grant g = { .ack_seq = ask->seq, .epoch = 1, .generation = 1, .granted_tok = granted_tok, .ttl_ms = 10000 };
+
+	if (ask->n_slots)
+		g.ack_slot = ask->slots[ask->n_slots - 1].id;
 	lg_lessee_grant(s->lessee, &g, T0 + at_ms * MS, &s->fx);
 }
 
@@ -124,7 +179,7 @@ static uint64_t left(const struct script *s)
 static void leased(struct script *s, enum lg_algorithm algorithm, uint64_t tok)
 {
 	begin(s, algorithm);
-	lg_lessee_up(s->lessee, 1, T0, &s->fx);
+	up(s, 1, 0);
 	grant(s, 1001, 1, 0, 10000, 0);
 	tick(s, 20);
 	grant(s, 1002, 1, tok, 10000, 21);
@@ -143,7 +198,7 @@ TEST(the_packet_that_made_the_bucket_is_the_first_demand)
 	struct script s;
 
 	begin(&s, LG_TOKEN_BUCKET);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	up(&s, 1, 0);
 	assert_int_equal(s.out.n, 1);
 	assert_int_equal(last_ask(&s)->generation, 0);
 	assert_false(last_ask(&s)->request);
@@ -163,7 +218,7 @@ TEST(an_answer_without_tokens_keeps_the_fallback_away)
 	struct script s;
 
 	begin(&s, LG_TOKEN_BUCKET);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	up(&s, 1, 0);
 	grant(&s, 1001, 1, 0, 10000, 1);
 	assert_int_equal(left(&s), 0);
 	assert_int_equal(s.bucket.expires_ns, T0 + 10000 * MS);
@@ -177,15 +232,28 @@ TEST(a_grant_ends_counted_from_when_its_request_was_sent_and_a_push_prolongs_not
 {
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	grant(&s, 1002, 1, 150, 10000, 3020);	/* pushed three seconds later */
-	assert_int_equal(left(&s), 150);
+	leased(&s, LG_TOKEN_BUCKET, 10);
+	grant(&s, 1002, 1, 15, 10000, 1020);	/* pushed a second later */
+	assert_int_equal(s.bucket.total.granted_tok, 15);
 	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);
-	grant(&s, 1002, 1, 150, 9000, 3030);
+	grant(&s, 1002, 1, 15, 9000, 1030);
 	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);
-	grant(&s, 777777, 1, 160, 10000, 3040);	/* of a message it does not remember: tokens yes, time no */
-	assert_int_equal(left(&s), 160);
+	spend(&s, 1);
+	tick(&s, 1040);
+	grant(&s, 1003, 1, 15, 0, 1041);	/* its lessor has no time left */
 	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);
+	spend(&s, 1);
+	tick(&s, 2040);
+	spend(&s, 1);
+	tick(&s, 3100);
+	assert_int_equal(last_ask(&s)->seq, 1005);
+	grant(&s, 1003, 1, 16, 60000, 3101);	/* of a message older than the last two: tokens yes, time no */
+	assert_int_equal(s.bucket.total.granted_tok, 16);
+	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);
+	grant(&s, 1004, 1, 16, 60000, 3102);	/* of the last but one */
+	assert_int_equal(s.bucket.expires_ns, T0 + 62040 * MS);
+	grant(&s, 1006, 1, 17, 60000, 3103);	/* of one that was never sent */
+	assert_int_equal(s.bucket.total.granted_tok, 16);
 	end(&s);
 }
 
@@ -225,6 +293,58 @@ TEST(a_new_generation_drops_the_old_lease_and_the_old_one_is_not_heard_again)
 	end(&s);
 }
 
+TEST(a_generation_that_cannot_be_closed_goes_on_until_it_can)
+{
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 40);
+	spend(&s, 10);
+	s.bucket.busy = true;
+	grant(&s, 1002, 2, 30, 10000, 12000);
+	assert_int_equal(s.bucket.generation, 1);
+	assert_int_equal(left(&s), 0);
+	assert_int_equal(look(&s, 12000).generation, 1);
+	s.bucket.busy = false;
+	tick(&s, 12020);
+	assert_int_equal(last_ask(&s)->generation, 1);
+	assert_int_equal(last_ask(&s)->granted_tok, 40);
+	grant(&s, last_ask(&s)->seq, 2, 30, 10000, 12030);
+	assert_int_equal(s.bucket.generation, 2);
+	assert_int_equal(left(&s), 30);
+	end(&s);
+}
+
+TEST(a_bucket_that_cannot_be_read_is_taken_to_be_as_it_was)
+{
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	spend(&s, 7);
+	tick(&s, 40);
+	spend(&s, 3);
+	lg_lessee_tick(s.lessee, NULL, T0 + 60 * MS, &s.fx);
+	lg_lessee_tick(s.lessee, NULL, T0 + 900 * MS, &s.fx);
+	assert_int_equal(last_ask(&s)->spent_tok, 7);
+	end(&s);
+}
+
+TEST(a_key_that_was_not_named_to_a_new_life_of_the_region_says_hello_by_itself)
+{
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	s.out.n = 0;
+	assert_true(lg_upstream_up(&s.upstream, 2));
+	grant(&s, 1002, 1, 120, 10000, 30);	/* of the old one */
+	assert_int_equal(left(&s), 100);
+	tick(&s, 40);
+	assert_int_equal(left(&s), 0);
+	assert_int_equal(s.out.n, 1);
+	assert_int_equal(last_ask(&s)->epoch, 2);
+	assert_int_equal(last_ask(&s)->returned_tok, 100);
+	end(&s);
+}
+
 TEST(what_traffic_spends_is_reported_in_totals_and_slots_once_two_readings_have_seen_it)
 {
 	struct script s;
@@ -254,7 +374,7 @@ TEST(a_take_that_was_undone_is_not_reported)
 	leased(&s, LG_TOKEN_BUCKET, 100);
 	spend(&s, 10);
 	tick(&s, 40);
-	high = s.bucket.total;
+	high = usage_of(&s.bucket);
 	high.spent_tok += 50;
 	lg_lessee_tick(s.lessee, &high, T0 + 60 * MS, &s.fx);
 	tick(&s, 80);
@@ -324,14 +444,14 @@ TEST(an_idle_key_gives_back_all_but_a_few_and_after_five_minutes_those_too)
 	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 1501);
 	assert_int_equal(s.bucket.total.returned_tok, 0);
 	tick(&s, 1540);
-	assert_int_equal(left(&s), 4);		/* twice its largest burst */
-	assert_int_equal(last_ask(&s)->returned_tok, 94);
+	assert_int_equal(left(&s), 6);		/* twice its largest burst: one refused and two spent */
+	assert_int_equal(last_ask(&s)->returned_tok, 92);
 	assert_int_equal(last_ask(&s)->demand_mtps, 0);
 	assert_false(last_ask(&s)->request);
 	assert_int_equal(look(&s, 1540).target_tok, 0);
 	/* kept alive, and the kernel tells of any cost */
 	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 1541);
-	assert_int_equal(s.bucket.low_water_tok, 4);
+	assert_int_equal(s.bucket.low_water_tok, 6);
 	tick(&s, 4800);
 	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 4801);
 	tick(&s, 4900);
@@ -340,13 +460,98 @@ TEST(an_idle_key_gives_back_all_but_a_few_and_after_five_minutes_those_too)
 		tick(&s, ms);
 		if (s.out.n)
 			grant(&s, last_ask(&s)->seq, 1, 100, 10000, ms + 1);
-		assert_int_equal(left(&s), 4);
+		assert_int_equal(left(&s), 6);
 		assert_true(s.bucket.expires_ns > T0 + ms * MS + 6 * S);
 	}
 	tick(&s, 300041);
 	assert_int_equal(left(&s), 0);
 	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 300042);
 	assert_true(lg_lessee_is_idle(s.lessee, T0 + 300043 * MS));
+	end(&s);
+}
+
+TEST(a_key_at_rest_needs_little_memory_and_is_awake_at_the_first_cost)
+{
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	spend(&s, 2);
+	tick(&s, 40);
+	tick(&s, 1540);
+	assert_in_range(lg_lessee_busy_bytes(s.lessee), 1, 300);
+	acknowledge(&s, 100, 1541);
+	tick(&s, 10040);
+	assert_true(lg_lessee_busy_bytes(s.lessee) > 0);	/* it has just said something */
+	acknowledge(&s, 100, 10041);
+	tick(&s, 10060);
+	assert_int_equal(lg_lessee_busy_bytes(s.lessee), 0);
+	/* prolonged at rest */
+	s.out.n = 0;
+	tick(&s, 14000);
+	assert_int_equal(s.out.n, 1);
+	assert_int_equal(last_ask(&s)->spent_tok, 2);
+	assert_int_equal(last_ask(&s)->returned_tok, 92);
+	acknowledge(&s, 100, 14001);
+	assert_int_equal(s.bucket.expires_ns, T0 + 24000 * MS);
+	assert_int_equal(s.bucket.low_water_tok, 6);
+	assert_int_equal(lg_lessee_busy_bytes(s.lessee), 0);
+	assert_int_equal(look(&s, 14001).left_tok, 6);
+	assert_int_equal(look(&s, 14001).target_tok, 0);
+	/* and awake: totals and slots go on where they were */
+	spend(&s, 1);
+	tick(&s, 15000);
+	assert_in_range(lg_lessee_busy_bytes(s.lessee), 1, 300);
+	assert_true(look(&s, 15000).demand_mtps > 0);
+	tick(&s, 15020);
+	tick(&s, 16000);
+	assert_int_equal(last_ask(&s)->spent_tok, 3);
+	assert_int_equal(last_ask(&s)->n_slots, 1);
+	assert_int_equal(last_ask(&s)->slots[0].id, 2);
+	end(&s);
+}
+
+TEST(a_refusal_wakes_a_key_at_rest)
+{
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	spend(&s, 2);
+	tick(&s, 40);
+	tick(&s, 1540);
+	acknowledge(&s, 100, 1541);
+	tick(&s, 10041);
+	acknowledge(&s, 100, 10042);
+	tick(&s, 10060);
+	assert_int_equal(lg_lessee_busy_bytes(s.lessee), 0);
+	s.bucket.total.denied_tok += 7;
+	s.out.n = 0;
+	tick(&s, 12000);
+	assert_int_equal(s.out.n, 1);
+	assert_true(last_ask(&s)->request);
+	assert_true(last_ask(&s)->want_tok >= 14);	/* twice that burst */
+	end(&s);
+}
+
+TEST(a_key_whose_window_remembers_what_was_spent_does_not_rest)
+{
+	struct script s;
+
+	leased(&s, LG_SLIDING_WINDOW, 100);
+	spend(&s, 2);
+	tick(&s, 40);
+	tick(&s, 1540);
+	acknowledge(&s, 100, 1541);
+	for (uint64_t ms = 2000; ms < 60000; ms += 1000) {
+		s.out.n = 0;
+		tick(&s, ms);
+		if (s.out.n)
+			acknowledge(&s, 100, ms + 1);
+		assert_true(lg_lessee_busy_bytes(s.lessee) > 0);
+	}
+	tick(&s, 60500);
+	acknowledge(&s, 100, 60501);
+	tick(&s, 60520);
+	assert_int_equal(lg_lessee_busy_bytes(s.lessee), 0);
 	end(&s);
 }
 
@@ -372,8 +577,8 @@ TEST(of_a_small_budget_one_token_is_kept)
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 5, 60 * S, 5);	/* for twelve hosts */
 	struct script s = { .bucket.total.denied_tok = 1 };
 
-	begin_with(&s, &t, NULL);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	begin_with(&s, &t);
+	up(&s, 1, 0);
 	tick(&s, 20);
 	grant(&s, 1001, 1, 5, 10000, 21);
 	tick(&s, 40);
@@ -405,7 +610,7 @@ TEST(past_its_end_the_lease_is_given_back_even_when_nobody_listens)
 	struct script s;
 
 	leased(&s, LG_TOKEN_BUCKET, 100);
-	lg_lessee_down(s.lessee);
+	lg_upstream_down(&s.upstream);
 	for (uint64_t ms = 40; ms < 10020; ms += 400) {
 		spend(&s, 1);
 		tick(&s, ms);
@@ -419,7 +624,7 @@ TEST(past_its_end_the_lease_is_given_back_even_when_nobody_listens)
 	grant(&s, 1002, 1, 105, 10000, 10030);
 	assert_int_equal(left(&s), 5);
 	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);
-	lg_lessee_up(s.lessee, 1, T0 + 10040 * MS, &s.fx);
+	up(&s, 1, 10040);
 	assert_int_equal(last_ask(&s)->granted_tok, 105);
 	assert_int_equal(last_ask(&s)->returned_tok, 75);
 	assert_int_equal(last_ask(&s)->spent_tok, 25);
@@ -429,15 +634,14 @@ TEST(past_its_end_the_lease_is_given_back_even_when_nobody_listens)
 TEST(a_new_agent_goes_on_with_the_lease_it_finds)
 {
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 10000, 60 * S, 10000);
-	const struct lg_lessee_resume resume = {
+	struct script s = { .bucket = {
 		.generation = 4, .epoch = 1, .expires_ns = T0 + 5 * S,
 		.base = { .granted_tok = 1000, .spent_tok = 1000, .returned_tok = 300 },
-		.now = { .granted_tok = 1100, .spent_tok = 1060, .returned_tok = 320, .denied_tok = 9 },
-	};
-	struct script s = { .bucket.total = resume.now, .bucket.expires_ns = T0 + 5 * S };
+		.total = { .granted_tok = 1100, .spent_tok = 1060, .returned_tok = 320, .denied_tok = 9 },
+	} };
 
-	begin_with(&s, &t, &resume);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	begin_with(&s, &t);
+	up(&s, 1, 0);
 	/* all of it is news, without slots: nobody knows when */
 	assert_int_equal(last_ask(&s)->generation, 4);
 	assert_int_equal(last_ask(&s)->granted_tok, 100);
@@ -454,11 +658,10 @@ TEST(a_new_agent_goes_on_with_the_lease_it_finds)
 TEST(a_new_agent_that_finds_its_lease_over_gives_it_back)
 {
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 10000, 60 * S, 10000);
-	const struct lg_lessee_resume resume = { .generation = 1, .epoch = 1, .expires_ns = T0 - 1, .now = { .granted_tok = 50 } };
-	struct script s = { .bucket.total = resume.now };
+	struct script s = { .bucket = { .generation = 1, .epoch = 1, .expires_ns = T0 - 1, .total.granted_tok = 50 } };
 
-	begin_with(&s, &t, &resume);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	begin_with(&s, &t);
+	up(&s, 1, 0);
 	tick(&s, 20);
 	assert_int_equal(left(&s), 0);
 	end(&s);
@@ -472,9 +675,9 @@ TEST(before_it_speaks_to_a_new_life_of_its_region_a_host_drops_what_it_had)
 	spend(&s, 30);
 	tick(&s, 40);
 	tick(&s, 60);
-	lg_lessee_down(s.lessee);
+	lg_upstream_down(&s.upstream);
 	spend(&s, 5);
-	lg_lessee_up(s.lessee, 2, T0 + 200 * MS, &s.fx);
+	up(&s, 2, 200);
 	assert_int_equal(left(&s), 0);
 	assert_int_equal(last_ask(&s)->epoch, 2);
 	assert_int_equal(last_ask(&s)->returned_tok, 65);
@@ -503,9 +706,10 @@ TEST(an_older_life_of_the_region_is_not_spoken_to)
 	struct script s;
 
 	leased(&s, LG_TOKEN_BUCKET, 100);
-	lg_lessee_up(s.lessee, 3, T0 + 1 * S, &s.fx);
+	up(&s, 3, 1000);
 	s.out.n = 0;
-	lg_lessee_up(s.lessee, 2, T0 + 2 * S, &s.fx);
+	assert_false(lg_upstream_up(&s.upstream, 2));
+	lg_lessee_up(s.lessee, T0 + 2000 * MS, &s.fx);
 	assert_int_equal(s.out.n, 0);
 	tick(&s, 5000);
 	assert_int_equal(s.out.n, 0);
@@ -515,19 +719,21 @@ TEST(an_older_life_of_the_region_is_not_spoken_to)
 TEST(what_an_earlier_agent_or_an_earlier_boot_spent_is_stated_as_if_it_were_just_now)
 {
 	struct lg_terms t = terms_of(LG_SLIDING_WINDOW, 10000, 60 * S, 10000);
-	const struct lg_lessee_resume resume = {
-		.generation = 1, .epoch = 1, .expires_ns = T0 + 5 * S, .now = { .granted_tok = 500, .spent_tok = 420, .returned_tok = 20 },
-	};
-	struct script s = { .bucket.total = resume.now }, r = { .bucket.total.denied_tok = 1 };
+	struct script s = { .bucket = {
+		.generation = 1, .epoch = 1, .expires_ns = T0 + 5 * S,
+		.base = { .granted_tok = 300, .spent_tok = 300 },	/* what an earlier lease spent was spent too */
+		.total = { .granted_tok = 500, .spent_tok = 420, .returned_tok = 20 },
+	} };
+	struct script r = { .bucket.total.denied_tok = 1 };
 
-	begin_with(&s, &t, &resume);
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	begin_with(&s, &t);
+	up(&s, 1, 0);
 	assert_int_equal(last_ask(&s)->n_history, 1);
 	assert_int_equal(last_ask(&s)->history[0].tok, 400);
 	end(&s);
-	begin_with(&r, &t, NULL);
+	begin_with(&r, &t);
 	lg_lessee_forgot(r.lessee, T0 - 20 * S);
-	lg_lessee_up(r.lessee, 1, T0, &r.fx);
+	up(&r, 1, 0);
 	assert_int_equal(last_ask(&r)->n_history, 1);
 	assert_int_equal(last_ask(&r)->history[0].tok, 10000);
 	/* 20 s, from the end of its slot (there are 248 in a window), less two thousandths and a millisecond */
@@ -593,7 +799,7 @@ TEST(tokens_that_never_reached_the_kernel_lapse)
 
 	begin(&s, LG_TOKEN_BUCKET);
 	s.bucket.absent = true;
-	lg_lessee_up(s.lessee, 1, T0, &s.fx);
+	up(&s, 1, 0);
 	tick(&s, 20);
 	grant(&s, 1001, 1, 100, 10000, 21);
 	for (uint64_t ms = 40; ms < 60000; ms += 100) {
@@ -623,7 +829,8 @@ TEST(a_changed_rule_changes_the_sizes)
 		tick(&s, ms);
 	}
 	before_tok = look(&s, 1000).target_tok;
-	lg_lessee_terms(s.lessee, &t);
+	s.terms = t;
+	lg_lessee_terms(s.lessee, T0 + 1000 * MS);
 	assert_in_range(look(&s, 1000).target_tok, before_tok / 4, before_tok / 2);
 	end(&s);
 }
@@ -636,11 +843,17 @@ int main(void)
 		cmocka_unit_test(a_grant_ends_counted_from_when_its_request_was_sent_and_a_push_prolongs_nothing),
 		cmocka_unit_test(a_repeated_or_overtaken_grant_adds_nothing),
 		cmocka_unit_test(a_new_generation_drops_the_old_lease_and_the_old_one_is_not_heard_again),
+		cmocka_unit_test(a_generation_that_cannot_be_closed_goes_on_until_it_can),
+		cmocka_unit_test(a_bucket_that_cannot_be_read_is_taken_to_be_as_it_was),
+		cmocka_unit_test(a_key_that_was_not_named_to_a_new_life_of_the_region_says_hello_by_itself),
 		cmocka_unit_test(what_traffic_spends_is_reported_in_totals_and_slots_once_two_readings_have_seen_it),
 		cmocka_unit_test(a_take_that_was_undone_is_not_reported),
 		cmocka_unit_test(slots_are_sent_until_they_are_acknowledged),
 		cmocka_unit_test(what_is_returned_is_taken_first_so_that_no_token_is_returned_and_spent),
 		cmocka_unit_test(an_idle_key_gives_back_all_but_a_few_and_after_five_minutes_those_too),
+		cmocka_unit_test(a_key_at_rest_needs_little_memory_and_is_awake_at_the_first_cost),
+		cmocka_unit_test(a_refusal_wakes_a_key_at_rest),
+		cmocka_unit_test(a_key_whose_window_remembers_what_was_spent_does_not_rest),
 		cmocka_unit_test(what_idle_hosts_keep_is_a_small_part_of_the_budget_and_smaller_after_a_while),
 		cmocka_unit_test(of_a_small_budget_one_token_is_kept),
 		cmocka_unit_test(more_than_twice_what_is_needed_goes_back),

@@ -6,6 +6,8 @@
 
 struct script {
 	struct lg_terms terms;
+	struct lg_upstream upstream;
+	struct lg_holding holding;
 	struct lg_region *region;
 	struct asks up;
 	struct grants down;
@@ -28,12 +30,18 @@ static void begin(struct script *s, enum lg_algorithm algorithm, uint32_t epoch,
 {
 	*s = (struct script){ .terms = terms_of(algorithm, 10000, 60 * S, 10000) };
 	s->fx = (struct lg_region_effects){ .arg = s, .ask = fx_ask, .grant = fx_grant };
-	assert_int_equal(lg_region_new(&s->terms, epoch, succession, T0, 5000, 1, &s->region), 0);
+	s->holding = (struct lg_holding){ .terms = &s->terms, .upstream = &s->upstream };
+	assert_int_equal(lg_region_new(&s->holding, epoch, succession, T0, 5000, 1, &s->region), 0);
 }
 
 static void end(struct script *s)
 {
 	s->region = lg_region_free(s->region);
+}
+
+static bool up(struct script *s, uint32_t epoch, uint64_t at_ms)
+{
+	return lg_upstream_up(&s->upstream, epoch) && lg_region_up(s->region, T0 + at_ms * MS, &s->fx);
 }
 
 static const struct lg_ask *last_ask(const struct script *s)
@@ -76,7 +84,7 @@ static struct lg_region_view look(const struct script *s, uint64_t at_ms)
 static void leased(struct script *s, enum lg_algorithm algorithm, uint64_t tok)
 {
 	begin(s, algorithm, 1, NULL);
-	assert_true(lg_region_up(s->region, 1, T0, &s->fx));
+	assert_true(up(s, 1, 0));
 	assert_int_equal(last_ask(s)->seq, 5001);
 	assert_int_equal(last_ask(s)->generation, 0);
 	grant(s, 5001, 1, tok, 10000, 100);
@@ -119,7 +127,7 @@ TEST(past_its_end_a_region_lends_nothing_and_returns_its_pool)
 
 	leased(&s, LG_TOKEN_BUCKET, 100);
 	tell(&s, 0, &ask, 9000);
-	lg_region_down(s.region);
+	lg_upstream_down(&s.upstream);
 	assert_int_equal(look(&s, 9999).pool_tok, 60);
 	assert_int_equal(look(&s, 10000).pool_tok, 0);
 	assert_int_equal(tell(&s, 1, &more, 10000)->granted_tok, 0);
@@ -133,7 +141,7 @@ TEST(past_its_end_a_region_lends_nothing_and_returns_its_pool)
 	assert_int_equal(look(&s, 10110).returned_tok, 90);
 	assert_int_equal(look(&s, 10110).spent_tok, 10);
 	/* back again: only what the total grew by is new */
-	lg_region_up(s.region, 1, T0 + 10200 * MS, &s.fx);
+	up(&s, 1, 10200);
 	assert_int_equal(last_ask(&s)->granted_tok, 100);
 	assert_int_equal(last_ask(&s)->returned_tok, 90);
 	assert_int_equal(last_ask(&s)->spent_tok, 10);
@@ -337,7 +345,7 @@ TEST(a_region_in_a_new_life_voids_what_hosts_have_and_remembers_what_they_spent)
 	assert_int_equal(lg_succession_list(heir, 0), 0);
 	assert_int_equal(lg_succession_list(heir, 1), 0);
 	begin(&s, LG_SLIDING_WINDOW, 2, heir);
-	assert_false(lg_region_up(s.region, 1, T0, &s.fx));
+	assert_false(up(&s, 1, 0));
 	tick(&s, 100);
 	assert_int_equal(s.up.n, 0);
 	hello.epoch = 2;
@@ -370,7 +378,7 @@ TEST(a_region_waits_for_silent_hosts_until_their_leases_are_over_and_counts_thei
 	assert_int_equal(lg_succession_new(T0, &heir), 0);
 	assert_int_equal(lg_succession_list(heir, 0), 0);
 	begin(&s, LG_SLIDING_WINDOW, 2, heir);
-	lg_region_up(s.region, 1, T0, &s.fx);
+	up(&s, 1, 0);
 	ask.epoch = 2;
 	tell(&s, 5, &ask, 10000);	/* a stranger */
 	tick(&s, 10999);
@@ -393,7 +401,7 @@ TEST(a_key_of_a_host_that_lost_its_memory_counts_as_full_from_then)
 	lg_succession_synced(heir, 0);
 	assert_int_equal(lg_succession_forgot_ns(heir), T0 - 20 * S);
 	begin(&s, LG_SLIDING_WINDOW, 2, heir);
-	assert_true(lg_region_up(s.region, 1, T0, &s.fx));
+	assert_true(up(&s, 1, 0));
 	assert_int_equal(last_ask(&s)->n_history, 1);
 	assert_int_equal(last_ask(&s)->history[0].tok, 10000);
 	assert_in_range(last_ask(&s)->history[0].age_ms, 19600, 19960);
@@ -409,8 +417,8 @@ TEST(a_home_in_a_new_life_is_told_what_was_spent_in_the_last_window)
 	tell(&s, 0, &ask, 200);
 	ask = report_of(2, 1, 40, 25, 0);
 	tell(&s, 0, &ask, 1000);
-	lg_region_down(s.region);
-	assert_true(lg_region_up(s.region, 2, T0 + 2 * S, &s.fx));
+	lg_upstream_down(&s.upstream);
+	assert_true(up(&s, 2, 2000));
 	assert_int_equal(last_ask(&s)->epoch, 2);
 	assert_int_equal(last_ask(&s)->generation, 1);
 	assert_int_equal(last_ask(&s)->granted_tok, 100);
@@ -431,8 +439,8 @@ TEST(what_lapsed_here_is_part_of_what_a_new_home_is_told)
 	leased(&s, LG_SLIDING_WINDOW, 100);
 	tell(&s, 0, &ask, 200);
 	tick(&s, 11000);
-	lg_region_down(s.region);
-	lg_region_up(s.region, 2, T0 + 11500 * MS, &s.fx);
+	lg_upstream_down(&s.upstream);
+	up(&s, 2, 11500);
 	assert_int_equal(last_ask(&s)->n_history, 1);
 	assert_int_equal(last_ask(&s)->history[0].tok, 40);
 	/* and what its own void lease left with hosts */
@@ -442,7 +450,7 @@ TEST(what_lapsed_here_is_part_of_what_a_new_home_is_told)
 	ask = request_of(1, 40);
 	tell(&s, 0, &ask, 200);
 	grant(&s, 5001, 2, 0, 10000, 300);
-	lg_region_up(s.region, 2, T0 + 400 * MS, &s.fx);
+	up(&s, 2, 400);
 	assert_int_equal(last_ask(&s)->n_history, 1);
 	assert_int_equal(last_ask(&s)->history[0].tok, 40);
 	end(&s);

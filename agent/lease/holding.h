@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * What all keys of one rule share at a holder, a host or a region towards one home: the terms, and the connection to the lessor. Owned by
+ * the role; outlives the keys that point to it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lease/terms.h"
+
+/* The connection to a lessor. */
+struct lg_upstream {
+	bool up;
+	uint32_t epoch;		/* newest of the lessor known, 0 none */
+	uint64_t rtt_ns;	/* smoothed over the answers to all keys; 0 not measured yet */
+	uint64_t rand;		/* seed of the jitter of periods; does not change */
+};
+
+/* One per rule and connection. */
+struct lg_holding {
+	const struct lg_terms *terms;	/* borrowed; what changes there holds from the next call on */
+	struct lg_upstream *upstream;
+};
+
+/* The stream is there, to a lessor in that life. False: it is an older one than we know, and stays unheard. */
+bool lg_upstream_up(struct lg_upstream *u, uint32_t epoch);
+/* No more than this: the keys find out by themselves. */
+void lg_upstream_down(struct lg_upstream *u);
