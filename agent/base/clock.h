@@ -12,3 +12,6 @@ uint64_t lg_clock_now_ns(void);
 
 /* Wall time, seconds. For people only. */
 uint64_t lg_clock_unix_s(void);
+
+/* Wall time, nanoseconds: for what must be the same over restarts and machines as well as their clocks agree. */
+uint64_t lg_clock_unix_ns(void);

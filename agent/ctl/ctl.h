@@ -33,6 +33,7 @@ int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_usage_run(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_curve(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv);

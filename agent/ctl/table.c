@@ -12,7 +12,26 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  --limit N         at most N keys, those with most spent first (default 100, 0: all)\n",
 	  lg_ctl_keys },
 	{ "rules", "", "the rules as the kernel has them, with what each has counted", NULL, lg_ctl_rules },
-	{ "leases", "", "the leases the running daemons hold and have given, tier by tier", NULL, lg_ctl_leases },
+	{ "leases", "[--history [--key KEY] [--rule NAME] [--since DURATION]]",
+	  "the leases the running daemons hold and have given, tier by tier; and what has happened to them",
+	  "  --history         what the region server has noted: grants, reports, returns, lapses, refusals, oldest first\n"
+	  "  --key KEY         only of this key: an address or prefix, '*' for a rule's one key, 'overflow N'\n"
+	  "  --rule NAME       only of this rule\n"
+	  "  --since DURATION  only what is not older, such as 10m\n"
+	  "TOKENS is what a line is about, OUT what the holder has outstanding after it. In tier region hosts lease from this region, in\n"
+	  "tier home regions lease from this home. Records that are missing, too old or dropped, are told of.\n",
+	  lg_ctl_leases },
+	{ "usage", "[--follow] [--from SEQ] [--rule NAME] [--tier region|home]",
+	  "what holders have reported as spent, as a stream of JSON lines",
+	  "  --follow     go on, also over a restart of the region server, until interrupted\n"
+	  "  --from SEQ   go on right behind the line with this seq, the last one you have (0: from the first one there ever was)\n"
+	  "  --rule NAME  only of this rule\n"
+	  "  --tier TIER  region: what hosts report to this region (default); home: what regions report to this home. The same tokens pass\n"
+	  "               through both: do not add the two up\n"
+	  "One line for each report: consumed_tok is what it adds, total_tok the total of that lease (epoch, generation). A line with `gap`\n"
+	  "stands for so many records, of any kind, up to its seq that are not there, and says why. The numbers of one region only grow, over\n"
+	  "restarts too. Errors go to stderr.\n",
+	  lg_ctl_usage_run },
 	{ "explain", "RULES.yaml [--config FILE | --regions N --hosts N]", "what each rule matches, in words, and the most it can ever admit",
 	  "  --config FILE   take regions and hosts from a daemon's configuration\n"
 	  "  --regions N     number of regions (default 1)\n"

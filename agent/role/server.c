@@ -296,6 +296,7 @@ static void on_tick(void *arg)
 static void on_sweep(void *arg)
 {
 	lg_server_sweep(arg);
+	lg_server_journal_watch(arg);
 	lg_holders_settle(arg);
 }
 
@@ -440,6 +441,8 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 	if (r == 0)
 		r = store_start(s, &c);
 	if (r == 0)
+		r = lg_server_journal_start(s, &c);
+	if (r == 0)
 		r = rules_apply(s, rules, &c);
 	if (r == 0)
 		r = sources_start(s);
@@ -470,6 +473,7 @@ static void server_stop(struct lg_server *s)
 		lg_source_free(s->sources[i]);
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		lg_succession_free(s->rules[i].succession);
+	lg_server_journal_stop(s);
 	lg_holders_stop(s);
 	lg_store_free(s->store);
 	lg_loop_free(s->loop);

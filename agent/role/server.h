@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  * Inside of the region role: one region's server. Lessor to the region's hosts, lessee of each key's home, and home of a share of the
  * keys. server.c starts and stops it, server_holders.c is who holds leases (the durable list), server_keys.c the keys at both
- * tiers, server_status.c what it shows. */
+ * tiers, server_journal.c what is written down of them, server_status.c what it shows. */
 #pragma once
 
 #include <jansson.h>
@@ -9,6 +9,7 @@
 #include "api/admin.h"
 #include "api/lease_rpc.h"
 #include "api/metrics.h"
+#include "base/log.h"
 #include "base/table.h"
 #include "lease/home.h"
 #include "lease/region.h"
@@ -17,6 +18,8 @@
 #include "net/http.h"
 #include "role/meter.h"
 #include "role/role.h"
+#include "role/server_journal.h"
+#include "store/journal.h"
 #include "store/store.h"
 
 /* A rule by its slot; keys name it by slot + 1. Slots are kept over reloads by name. */
@@ -114,6 +117,10 @@ struct lg_server {
 	struct lg_server_local *local;			/* queue, in order */
 	size_t n_local, size_local, next_local;
 	uint64_t new_keys_at_ns;			/* paces new keys */
+
+	struct lg_journal *journal;			/* NULL: none is kept */
+	struct lg_log_gate journal_gate;
+	uint64_t journal_dropped;			/* records, as the last complaint knew */
 
 	uint64_t started_ns;
 	bool running;

@@ -280,6 +280,7 @@ static void refuse(struct lg_server *s, struct lg_server_holder *to, const struc
 	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = s->epoch, .status = status };
 
 	s->n_refused[status]++;
+	lg_server_note_refused(s, to, wire, status);
 	if (!to->peer)
 		return;
 	lg_lease_peer_grant(to->peer, wire, &grant);
@@ -480,6 +481,7 @@ void lg_server_tick(struct lg_server *s)
 	for (size_t i = 0; i < s->config.n_regions; i++)
 		home_sync(&s->homes[i]);
 	lg_server_flush(s);
+	lg_server_journal_flush(s);
 }
 
 static int region_key_sweep(void *arg, const void *key, void *value)

@@ -163,13 +163,15 @@ json_t *lg_server_admin(void *arg, const json_t *request)
 	struct lg_server *s = arg;
 
 	if (cmd && !s->running)
-		return json_pack("{s:b, s:s}", "ok", 0, "error", "the region is still starting");
+		return json_pack("{s:b, s:b, s:s}", "ok", 0, "starting", 1, "error", "the region is still starting");
 	if (cmd && strcmp(cmd, "status") == 0)
 		return status_json(s);
 	if (cmd && strcmp(cmd, "leases") == 0)
 		return leases_json(s);
 	if (cmd && strcmp(cmd, "curve") == 0)
 		return curve_json(s);
+	if (cmd && strcmp(cmd, "journal") == 0)
+		return lg_server_journal_page(s, request);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(s);
 	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
@@ -295,6 +297,7 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	for (unsigned status = LG_GRANT_UNKNOWN_RULE; status <= LG_GRANT_OVERLOADED; status++)
 		lg_metrics_add(m, LG_METRIC_LESSOR_REFUSED, s->n_refused[status], "status",
 			       lg_status_grant_name((enum lg_grant_status)status), NULL);
+	lg_server_journal_metrics(s, m);
 	if (s->http)
 		lg_metrics_add(m, LG_METRIC_HTTP_RESTARTS, lg_http_restarts(s->http), NULL);
 	lg_metrics_add(m, LG_METRIC_RELOADS, s->n_reloads_ok, "result", "applied", NULL);

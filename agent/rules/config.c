@@ -260,6 +260,8 @@ static int tree_read(struct reader *r)
 	text_copy(r->at, LG_CF_METRICS, node ? "127.0.0.1:9464" : "127.0.0.1:9465", config->metrics, sizeof(config->metrics));
 	if (!node)
 		text_copy(r->at, LG_CF_STORE, lg_config_fields[LG_CF_STORE].def, config->store, sizeof(config->store));
+	config->journal_bytes = node ? 0 : r->at[LG_CF_JOURNAL_SIZE].num;
+	config->journal_sync = r->at[LG_CF_JOURNAL_FSYNC].num;
 	config->max_keys = (uint32_t)r->at[LG_CF_MAX_KEYS].num;
 	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
 

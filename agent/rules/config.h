@@ -42,6 +42,8 @@ struct lg_config {
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */
 	char run_dir[256];		/* default /run/leasegate/<instance> */
 	char store[16];			/* region: "sqlite" (default) or "memory" */
+	uint64_t journal_bytes;		/* region: most that the journal takes; 0: there is none */
+	bool journal_sync;		/* region: within a second on the disk */
 	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */
 	bool unparsable_drop;
 	size_t n_interfaces;

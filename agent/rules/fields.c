@@ -139,6 +139,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_PERCENT: return "a percentage such as 20%";
 	case LG_FIELD_RATE: return "a rate such as 10/s";
 	case LG_FIELD_DURATION: return "a duration such as 150ms";
+	case LG_FIELD_BYTES: return "an amount of bytes such as 64MiB";
 	case LG_FIELD_PROTOCOL: return "a protocol such as udp";
 	case LG_FIELD_LENGTH: return "a prefix length such as 32, or {ipv4: 24, ipv6: 56}";
 	case LG_FIELD_ADDRESS: return "an address such as 192.0.2.1:7400";
@@ -260,6 +261,19 @@ static int num_read(const struct lg_field *field, const struct lg_node *node, ui
 	return r < 0 ? lg_field_complain(field, node, c, "%s", why.text) : 0;
 }
 
+static int bytes_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+{
+	struct lg_complaint why = { 0 };
+	bool later;
+
+	*ret_num = 0;
+	if (field->words && word_find(field->words, node->text, &later) >= 0)
+		return 0;
+	if (lg_bytes_parse(node->text, field->min, field->max, ret_num, &why) < 0)
+		return lg_field_complain(field, node, c, "%s", why.text);
+	return 0;
+}
+
 static int address_read(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
 {
 	struct lg_complaint why = { 0 };
@@ -311,6 +325,7 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_RATE:
 	case LG_FIELD_DURATION:
 	case LG_FIELD_PERCENT: return num_read(field, node, ret_num, c);
+	case LG_FIELD_BYTES: return bytes_read(field, node, ret_num, c);
 	case LG_FIELD_ADDRESS: return address_read(field, node, c);
 	case LG_FIELD_PATH:
 		if (strlen(node->text) > field->max)

@@ -20,6 +20,7 @@ enum lg_field_type {
 	LG_FIELD_PERCENT,	/* num: parts in a thousand, as are min and max */
 	LG_FIELD_RATE,		/* num: thousandths per second, as are min and max */
 	LG_FIELD_DURATION,	/* num: nanoseconds, as are min and max */
+	LG_FIELD_BYTES,		/* num: bytes, as are min and max; or one of words, then 0 */
 	LG_FIELD_PROTOCOL,	/* num: IP protocol number */
 	LG_FIELD_LENGTH,	/* num, when it is not a mapping with a length for each family */
 	LG_FIELD_ADDRESS,	/* host:port, or one of words */

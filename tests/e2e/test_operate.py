@@ -12,7 +12,7 @@ from lib.host import CLIENT, PORT
 from lib.wait import until
 from test_limits import bucket_rule
 
-COMMANDS = ["status", "keys", "rules", "leases", "explain", "curve", "reload", "bypass", "detach"]
+COMMANDS = ["status", "keys", "rules", "leases", "usage", "explain", "curve", "reload", "bypass", "detach"]
 RULES = bucket_rule("1/1h", 50)
 
 
@@ -160,6 +160,8 @@ USAGE_ERRORS = {
     "explain without a file": ["explain"], "a curve of no rule": ["curve"], "bypass for no time": ["bypass", "on", "--for"],
     "bypass for nonsense": ["bypass", "on", "--for", "soon"], "bypass sideways": ["bypass", "sideways"],
     "a limit that is no number": ["keys", "--limit", "x"], "a source that is no address": ["keys", "--source", "x"],
+    "a key without --history": ["leases", "--key", "192.0.2.1"], "history since nonsense": ["leases", "--history", "--since", "x"],
+    "usage from nonsense": ["usage", "--from", "-1"], "usage of a tier that is none": ["usage", "--tier", "host"],
     "an instance that is a path": ["--instance", "../x", "status"],
 }
 

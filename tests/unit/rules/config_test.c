@@ -55,6 +55,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "state_dir: state\n"
 				  "run_dir: /run/lg\n"
 				  "store: memory\n"
+				  "journal: {size: 2GiB, fsync: second}\n"
 				  "test: {dial_via: {us: \"[::1]:7600\"}}\n";
 
 static void parse(const char *text, enum lg_config_role role, struct lg_config *ret)
@@ -136,6 +137,8 @@ static void every_key_of_a_region_server_arrives(void **state)
 	assert_string_equal(c.state_dir, "/etc/leasegate/state");
 	assert_string_equal(c.run_dir, "/run/lg");
 	assert_string_equal(c.store, "memory");
+	assert_int_equal(c.journal_bytes, 2ull << 30);
+	assert_true(c.journal_sync);
 	assert_string_equal(lg_config_dial(&c, "us"), "[::1]:7600");
 }
 
@@ -167,9 +170,16 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_string_equal(c.listen, "192.0.2.1:7400");
 	assert_string_equal(c.metrics, "127.0.0.1:9465");
 	assert_string_equal(c.store, "sqlite");
+	assert_int_equal(c.journal_bytes, 64ull << 20);
+	assert_false(c.journal_sync);
 	assert_string_equal(c.state_dir, "/var/lib/leasegate/x");
 	assert_string_equal(c.run_dir, "/run/leasegate/x");
 	assert_string_equal(c.name, "");
+
+	parse("rules: r.yaml\nregion: eu\njournal: {size: off}\n" LIST, LG_CONFIG_REGION, &c);
+	assert_int_equal(c.journal_bytes, 0);
+	parse("rules: r.yaml\nregion: eu\njournal: {size: 1MiB}\n" LIST, LG_CONFIG_REGION, &c);
+	assert_int_equal(c.journal_bytes, 1 << 20);
 }
 
 static void a_file_without_a_folder_keeps_relative_paths(void **state)
@@ -305,6 +315,14 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:3:13: unparsable: \"deny\" is none of pass, drop" },
 		{ "rules: r\nregion: eu\n" LIST "store: etcd\n", LG_CONFIG_REGION,
 		  "c.yaml:4:8: store: \"etcd\" is none of sqlite, memory" },
+		{ "rules: r\nregion: eu\njournal: {size: 1048575B}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:3:17: journal.size: \"1048575B\" is below the minimum, 1MiB" },
+		{ "rules: r\nregion: eu\njournal: {size: 64}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:3:17: journal.size: \"64\" has no unit: write bytes or bits, as in 10MB, 64KiB, 80Mbit" },
+		{ "rules: r\nregion: eu\njournal: {fsync: always}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:3:18: journal.fsync: \"always\" is none of off, second" },
+		{ NODE "journal: {size: off}\n", LG_CONFIG_NODE,
+		  "c.yaml:3:1: \"journal\" is a key of region servers, and this file is read by a node" },
 		{ "rules: ''\ninterfaces: []\n", LG_CONFIG_NODE, "c.yaml:1:8: rules: has no value: write a path" },
 		{ NODE "intefaces: []\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"intefaces\": did you mean \"interfaces\"?" },

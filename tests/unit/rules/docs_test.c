@@ -73,6 +73,12 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 		lg_bytes_format(field->max, max, sizeof(max));
 		snprintf(buf, len, ", %" PRIu64 " to %" PRIu64 " or %s", field->min, field->max, max);
 		return;
+	case LG_FIELD_BYTES:
+		lg_bytes_format(field->min, min, sizeof(min));
+		lg_bytes_format(field->max, max, sizeof(max));
+		snprintf(buf, len, ", %s to %s%s%s%s", min, max, field->words ? ", or `" : "", field->words ? field->words : "",
+			 field->words ? "`" : "");
+		return;
 	case LG_FIELD_ADDRESS:
 		snprintf(buf, len, "%s%s%s", field->words ? ", or `" : "", field->words ? field->words : "",
 			 field->words ? "`" : "");
