@@ -39,7 +39,8 @@ ROOT_SRC := $(wildcard tests/bpf/*_test.c)
 ROOT_T  := $(ROOT_SRC:%.c=$(B)/%)
 SIM_SRC := $(wildcard tests/sim/*_test.c)
 SIM_T   := $(SIM_SRC:%.c=$(B)/%)
-BENCH_SRC := $(filter-out %.bpf.c,$(wildcard bench/*.c))
+BENCH_PARTS := $(filter-out %.bpf.c,$(wildcard bench/*_*.c))
+BENCH_SRC := $(filter-out %.bpf.c $(BENCH_PARTS),$(wildcard bench/*.c))
 BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
 SKEL    := $(B)/leasegate.skel.h
 GENERATED := $(SKEL) $(PROTO_C:.c=.h)
@@ -84,7 +85,9 @@ $(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
 BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
 $(BENCH_SRC:%.c=$(B)/%.o): | $(BENCH_SKELS)
 $(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
+$(B)/bench-lease: $(patsubst %.c,$(B)/%.o,$(filter bench/lease_%,$(BENCH_PARTS)))
+$(B)/bench-lease-scale: $(patsubst %.c,$(B)/%.o,$(filter bench/scale_%,$(BENCH_PARTS)))
 .SECONDARY:
 
 check: $(UNIT) ## build and run the unit tests
