@@ -95,7 +95,7 @@ check: $(UNIT) ## build and run the unit tests
 bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 	$(Q)scripts/run-tests $(ROOT_T)
 sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)
-	$(Q)SEEDS=$(or $(SEEDS),200) scripts/run-tests $(SIM_T)
+	$(Q)SEEDS=$(or $(SEEDS),200) JOBS=$(or $(JOBS),2) scripts/run-tests $(SIM_T)
 bench: $(BENCH) ## build the benches: build/bench-*, each prints JSON lines
 bpf-objects: $(BPF_OBJECTS) ## compile the BPF object with each supported compiler
 tests: all $(UNIT) $(ROOT_T) $(SIM_T) $(BENCH) ## build everything there is

@@ -27,14 +27,20 @@ void lg_asker_init(struct lg_asker *a, uint64_t first_seq)
 
 bool lg_asker_is_behind(const struct lg_asker *a, const struct lg_upstream *u)
 {
-	return a->epoch != (uint16_t)u->epoch;
+	return ((uint32_t)a->epoch_high << 16 | a->epoch_low) != u->epoch;
+}
+
+void lg_asker_spoke(struct lg_asker *a, uint32_t epoch)
+{
+	a->epoch_high = epoch >> 16;
+	a->epoch_low = (uint16_t)epoch;
 }
 
 void lg_asker_up(struct lg_asker *a, const struct lg_upstream *u)
 {
 	if (lg_asker_is_behind(a, u))
 		a->heard = false;
-	a->epoch = (uint16_t)u->epoch;
+	lg_asker_spoke(a, u->epoch);
 	a->awaits = a->partial = a->refused = false;
 	a->n_tries = 0;
 }

@@ -16,7 +16,7 @@
 struct lg_asker {
 	uint64_t life;		/* the first of our numbers: names this memory of the key */
 	uint64_t sent_ns;	/* the last message */
-	uint64_t n_sent : 40;	/* the last message has number life + n_sent - 1 */
+	uint64_t n_sent : 34;	/* the last message has number life + n_sent - 1; enough for ten years at the shortest tick */
 	uint64_t awaits : 1;	/* an answer to it */
 	uint64_t prev_open : 1;	/* the one before has not been answered either */
 	uint64_t partial : 1;	/* the last answer was less than wanted: more will be pushed */
@@ -25,9 +25,10 @@ struct lg_asker {
 	uint64_t refused : 1;	/* says nothing for a while */
 	uint64_t n_tries : 4;	/* unanswered in a row */
 	uint64_t status : 4;	/* enum lg_grant_status of the last answer */
+	uint64_t epoch_high : 16;	/* of the lessor, when we last spoke of this key; 0 never */
 	float sent_target_tok;
 	uint16_t prev_gap_ms;	/* the last message but one was sent so much earlier; 0 that is not known */
-	uint16_t epoch;		/* low half of the lessor's, when we last spoke of this key; 0 never */
+	uint16_t epoch_low;
 };
 _Static_assert(sizeof(struct lg_asker) == 32, "one for each key");
 
@@ -52,6 +53,8 @@ struct lg_asker_pace {
 
 /* first_seq: larger than any number used before for the key; periods of keys that begin with the same number are in step. */
 void lg_asker_init(struct lg_asker *a, uint64_t first_seq);
+/* In an earlier memory of the key we last spoke to that life of the lessor. */
+void lg_asker_spoke(struct lg_asker *a, uint32_t epoch);
 /* Whether the lessor began another life since we last spoke of this key. */
 bool lg_asker_is_behind(const struct lg_asker *a, const struct lg_upstream *u);
 /* The stream is there, and a first message about to be sent. */

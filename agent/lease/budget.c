@@ -150,19 +150,3 @@ void lg_budget_change(struct lg_budget *b, uint64_t limit_tok, uint64_t per_ns, 
 	b->limit_tok = limit_tok;
 	b->per_ns = per_ns;
 }
-
-void lg_budget_forgive(struct lg_budget *b, uint64_t tok, uint64_t now_ns)
-{
-	u128 off = (u128)tok * b->per_ns;
-
-	lg_budget_advance(b, now_ns);
-	b->level = b->level > off ? b->level - off : 0;
-}
-
-void lg_budget_clear(struct lg_budget *b, uint64_t now_ns)
-{
-	lg_budget_advance(b, now_ns);
-	b->level = 0;
-	b->n_full = 0;
-	lg_slots_clear(&b->window);
-}

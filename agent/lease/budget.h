@@ -46,9 +46,3 @@ uint64_t lg_budget_consumed_tok(struct lg_budget *b, uint64_t now_ns);
 
 /* Another rate or window; what is consumed stays consumed. */
 void lg_budget_change(struct lg_budget *b, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns, uint64_t now_ns);
-
-/* tok tokens need not be worked off here any more: whoever they count for now has them on their own queue. Token bucket. */
-void lg_budget_forgive(struct lg_budget *b, uint64_t tok, uint64_t now_ns);
-
-/* Nothing is consumed: it counts elsewhere. */
-void lg_budget_clear(struct lg_budget *b, uint64_t now_ns);

@@ -226,7 +226,7 @@ static void take_over(struct lg_lessee *l, const struct lg_lessee_found *found)
 	if (u->epoch < found->epoch)
 		u->epoch = found->epoch;
 	l->generation = found->generation;
-	l->asker.epoch = (uint16_t)found->epoch;
+	lg_asker_spoke(&l->asker, found->epoch);
 	l->expires_ns = found->expires_ns;
 	l->granted_tok = found->granted_tok;
 	l->busy->sent_spent_tok = l->busy->sent_returned_tok = 0;

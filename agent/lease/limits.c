@@ -74,8 +74,6 @@ struct lg_limits {
 	uint64_t end_ns;	/* nothing lapses before this */
 	uint64_t promised[KINDS]; /* sums */
 	struct lg_slots gone;	/* window: parts that lapsed */
-	uint64_t granted_tok;
-	uint64_t lapsed_tok;
 };
 
 /* ---- what there is ---- */
@@ -109,7 +107,6 @@ static void begin(struct lg_limits *l, struct part *p, uint32_t generation, uint
 
 	if (l->window)
 		lg_slots_add(&l->gone, now_ns, tok, now_ns);
-	l->lapsed_tok += tok;
 	l->lessor->lapsed_tok += tok;
 	for (int k = 0; k < KINDS; k++) {
 		promise(l, p, k, 0);
@@ -478,7 +475,6 @@ static void raise(struct lg_limits *l, int kind, const struct part *asked, uint6
 
 		if (!p->fill || (p != asked && p->fill < p->need && !is_notable(p->limit[kind], limit)))
 			continue;
-		l->granted_tok += kind == TOK ? p->fill : 0;
 		l->lessor->granted_tok += kind == TOK ? p->fill : 0;
 		p->limit[kind] = limit;
 		promise(l, p, kind, limit);
@@ -622,8 +618,6 @@ void lg_limits_view(struct lg_limits *l, uint64_t now_ns, struct lg_home_view *r
 		.outstanding_tok = l->promised[TOK],
 		.consumed_tok = gone_tok,
 		.unknown_tok = l->recovering ? lg_sub_floor(total(l, TOK), l->promised[TOK] + gone_tok) : 0,
-		.granted_total_tok = l->granted_tok,
-		.lapsed_total_tok = l->lapsed_tok,
 		.n_holders = l->n,
 	};
 }

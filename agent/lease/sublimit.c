@@ -13,8 +13,8 @@
  * Clocks. The law is one of the home's clock. Ours and the home's run up to one thousandth fast or slow each, so we mint two thousandths
  * slower and remember two thousandths longer.
  *
- * The rate is told in thousandths of the rule's, and two thousandths less: the budget runs on a unit of time a million times as long,
- * so that nothing is lost by rounding; less than that for windows of months, where the unit would not fit.
+ * The rate is told in thousandths of the rule's, and two thousandths less: the queue runs on a unit of time a million times as long, so
+ * that nothing is lost by rounding; less than that for limits per month, where the unit would not fit.
  */
 #include "lease/sublimit.h"
 
@@ -22,64 +22,58 @@
 
 #define SCALE 1000000ull
 #define SLOWER_PERMILLE 998ull
+#define WINDOW_SLOTS 512
 
-static bool is_bucket(const struct lg_sublimit *s)
+/* A window that is remembered as long as the home's, by whichever of the two clocks is slower. */
+static uint64_t span_ns(const struct lg_terms *terms)
 {
-	return s->budget.algorithm == LG_TOKEN_BUCKET;
-}
-
-struct pace {
-	uint64_t limit_tok;
-	uint64_t per_ns;
-};
-
-static struct pace pace_of(const struct lg_terms *terms, uint32_t permille)
-{
-	uint64_t scale = lg_clamp_u64(UINT64_MAX / terms->per_ns, 1, SCALE);
-
-	if (terms->algorithm != LG_TOKEN_BUCKET)
-		return (struct pace){ terms->limit_tok, terms->per_ns + terms->per_ns / 499 + 1 };
-	return (struct pace){ lg_mul_div(terms->limit_tok * permille * SLOWER_PERMILLE, scale, SCALE), terms->per_ns * scale };
-}
-
-static int budget_init(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
-{
-	/* A fixed window is run as a sliding one: what holds in any window holds in each of the home's. */
-	enum lg_algorithm algorithm = terms->algorithm == LG_TOKEN_BUCKET ? LG_TOKEN_BUCKET : LG_SLIDING_WINDOW;
-	struct pace pace = pace_of(terms, 0);
-
-	return lg_budget_init(&s->budget, algorithm, pace.limit_tok, pace.per_ns, terms->slot_ns, now_ns);
-}
-
-int lg_sublimit_init(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
-{
-	*s = (struct lg_sublimit){ 0 };
-	return budget_init(s, terms, now_ns);
-}
-
-void lg_sublimit_fini(struct lg_sublimit *s)
-{
-	lg_budget_fini(&s->budget);
+	return terms->per_ns + terms->per_ns / 499 + 1;
 }
 
 static void set_pace(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
 {
-	struct pace pace = pace_of(terms, s->permille);
+	uint64_t scale = lg_clamp_u64(UINT64_MAX / terms->per_ns, 1, SCALE);
+	uint64_t limit_tok = lg_mul_div(terms->limit_tok * s->permille * SLOWER_PERMILLE, scale, SCALE);
 
-	lg_budget_change(&s->budget, pace.limit_tok, pace.per_ns, terms->slot_ns, now_ns);
+	lg_queue_pace(&s->queue, limit_tok, terms->per_ns * scale, now_ns);
+}
+
+int lg_sublimit_init(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
+{
+	*s = (struct lg_sublimit){ .bucket = terms->algorithm == LG_TOKEN_BUCKET };
+	if (!s->bucket)
+		/* A fixed window is run as a sliding one: what holds in any window holds in each of the home's. */
+		return lg_slots_init(&s->window, span_ns(terms), terms->slot_ns, WINDOW_SLOTS);
+	lg_queue_init(&s->queue, 0, 1, now_ns);
+	set_pace(s, terms, now_ns);
+	return 0;
+}
+
+void lg_sublimit_fini(struct lg_sublimit *s)
+{
+	if (!s->bucket)
+		lg_slots_fini(&s->window);
 }
 
 void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
 {
-	set_pace(s, terms, now_ns);
+	if (s->bucket)
+		set_pace(s, terms, now_ns);
+	else
+		lg_slots_reshape(&s->window, span_ns(terms), terms->slot_ns, WINDOW_SLOTS, now_ns);
 }
 
 static void set_permille(struct lg_sublimit *s, const struct lg_terms *terms, uint32_t permille, uint64_t now_ns)
 {
-	if (!is_bucket(s) || permille == s->permille)
+	if (!s->bucket || permille == s->permille)
 		return;
 	s->permille = permille;
 	set_pace(s, terms, now_ns);
+}
+
+static uint64_t consumed_tok(struct lg_sublimit *s, uint64_t now_ns)
+{
+	return s->bucket ? lg_queue_tok(&s->queue, now_ns) : lg_slots_sum(&s->window, now_ns);
 }
 
 /* Burst that neither we are told to have nor hosts do is given back, and with it as much of what was consumed. */
@@ -87,9 +81,9 @@ static void settle(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns)
 {
 	uint64_t burst_tok = lg_max_u64(s->limit_tok, out_tok);
 
-	if (!is_bucket(s) || burst_tok >= s->burst_tok)
+	if (!s->bucket || burst_tok >= s->burst_tok)
 		return;
-	lg_budget_forgive(&s->budget, s->burst_tok - burst_tok, now_ns);
+	lg_queue_drop(&s->queue, s->burst_tok - burst_tok, now_ns);
 	s->burst_tok = burst_tok;
 }
 
@@ -97,9 +91,9 @@ static void set_limit(struct lg_sublimit *s, uint64_t limit_tok, uint64_t out_to
 {
 	s->limit_tok = limit_tok;
 	settle(s, out_tok, now_ns);
-	if (!is_bucket(s) || limit_tok <= s->burst_tok)
+	if (!s->bucket || limit_tok <= s->burst_tok)
 		return;
-	lg_budget_book(&s->budget, limit_tok - s->burst_tok, now_ns, now_ns);
+	lg_queue_add(&s->queue, limit_tok - s->burst_tok, now_ns, now_ns);
 	s->burst_tok = limit_tok;
 }
 
@@ -119,21 +113,24 @@ bool lg_sublimit_follow(struct lg_sublimit *s, const struct lg_terms *terms, con
 
 void lg_sublimit_book(struct lg_sublimit *s, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
 {
-	lg_budget_book(&s->budget, tok, spent_ns, now_ns);
+	if (s->bucket)
+		lg_queue_add(&s->queue, tok, spent_ns, now_ns);
+	else
+		lg_slots_add(&s->window, spent_ns, tok, now_ns);
 }
 
 uint64_t lg_sublimit_free_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns)
 {
 	settle(s, out_tok, now_ns);
-	return lg_sub_floor(s->limit_tok, lg_budget_consumed_tok(&s->budget, now_ns) + out_tok);
+	return lg_sub_floor(s->limit_tok, consumed_tok(s, now_ns) + out_tok);
 }
 
 uint64_t lg_sublimit_held_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns)
 {
 	settle(s, out_tok, now_ns);
-	if (is_bucket(s))
+	if (s->bucket)
 		return s->burst_tok;
-	return lg_max_u64(s->limit_tok, lg_budget_consumed_tok(&s->budget, now_ns) + out_tok);
+	return lg_max_u64(s->limit_tok, consumed_tok(s, now_ns) + out_tok);
 }
 
 void lg_sublimit_give_back(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t keep_tok, uint64_t out_tok, uint64_t now_ns)
@@ -144,13 +141,16 @@ void lg_sublimit_give_back(struct lg_sublimit *s, const struct lg_terms *terms, 
 
 void lg_sublimit_void(struct lg_sublimit *s, const struct lg_terms *terms, struct lg_slots *history, uint64_t now_ns)
 {
-	if (history)
-		lg_slots_add_all(history, &s->budget.window, now_ns);
 	s->version = 0;
 	s->permille = 0;
 	s->limit_tok = s->burst_tok = 0;
-	lg_budget_clear(&s->budget, now_ns);
-	set_pace(s, terms, now_ns);
+	if (s->bucket) {
+		lg_queue_init(&s->queue, 0, 1, now_ns);
+		set_pace(s, terms, now_ns);
+		return;
+	}
+	lg_slots_add_all(history, &s->window, now_ns);
+	lg_slots_clear(&s->window);
 }
 
 void lg_sublimit_tell(struct lg_sublimit *s, struct lg_ask *ask, uint64_t out_tok, uint64_t now_ns)

@@ -11,16 +11,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lease/budget.h"
 #include "lease/msg.h"
+#include "lease/queue.h"
+#include "lease/slots.h"
 #include "lease/terms.h"
 
 struct lg_sublimit {
+	bool bucket;
 	uint32_t version;	/* of the last one told; 0 none yet */
 	uint32_t permille;	/* token bucket: of the rule's rate */
 	uint64_t limit_tok;	/* burst or window: as told, or less after some was given back */
 	uint64_t burst_tok;	/* token bucket: held; more than the limit as long as hosts have more */
-	struct lg_budget budget;
+	union {
+		struct lg_queue queue;	/* token bucket: consumed */
+		struct lg_slots window;
+	};
 };
 
 /* Nothing held. 0 or -ENOMEM. */

@@ -8,6 +8,8 @@
 
 #include "lease/arith.h"
 
+#define WALL_S 100000	/* when all begins */
+
 /* ---- chance, clocks, events ---- */
 
 double sim_random(struct sim *s)
@@ -23,6 +25,20 @@ uint64_t sim_exponential_ns(struct sim *s, double mean_ns)
 uint64_t sim_local_ns(const struct sim *s, const struct clock *clock)
 {
 	return clock->offset_ns + s->now_ns + (uint64_t)((int64_t)s->now_ns / 1000000 * clock->ppm);
+}
+
+uint64_t sim_true_ns(const struct clock *clock, uint64_t local_ns)
+{
+	uint64_t since_ns = lg_sub_floor(local_ns, clock->offset_ns);
+
+	return since_ns - (uint64_t)((int64_t)since_ns / (1000000 + clock->ppm) * clock->ppm);
+}
+
+uint32_t sim_new_life(const struct sim *s, const struct clock *clock, uint32_t before)
+{
+	int64_t wall_s = WALL_S + clock->wall_s + (int64_t)(s->now_ns / S);
+
+	return (uint32_t)(wall_s > before ? wall_s : before + 1);
 }
 
 static bool before(const struct event *a, const struct event *b)
@@ -72,22 +88,10 @@ static void count_bin(struct sim *s, bool admitted, bool perfect)
 	s->bin_perfect[bin] += perfect;
 }
 
-static void arrive(struct sim *s, struct node_host *h)
+void sim_admitted(struct sim *s, uint64_t cost_tok)
 {
-	uint64_t cost_tok = s->c.cost_max_tok > 1 ? 1 + (uint64_t)(sim_random(s) * (double)s->c.cost_max_tok) : 1;
-	bool ok = sim_host_admits(h, cost_tok), perfect = sim_meter_admit(&s->perfect, cost_tok, s->now_ns);
 	int64_t over;
 
-	count_bin(s, ok, perfect);
-	if (s->now_ns >= s->c.warm_ns) {
-		s->r.offered++;
-		s->r.admitted += ok;
-		s->r.perfect += perfect;
-		s->r.region_offered[h->region]++;
-		s->r.region_admitted[h->region] += ok;
-	}
-	if (!ok)
-		return;
 	sim_meter_add(&s->law, cost_tok, s->now_ns);
 	over = sim_meter_over(&s->law, s->now_ns);
 	if (over > s->r.worst_over_tok)
@@ -96,12 +100,36 @@ static void arrive(struct sim *s, struct node_host *h)
 		sim_broken(s, "admitted", over);
 }
 
+static void arrive(struct sim *s, struct node_host *h)
+{
+	uint64_t cost_tok = s->c.cost_max_tok > 1 ? 1 + (uint64_t)(sim_random(s) * (double)s->c.cost_max_tok) : 1;
+	bool ok = sim_host_admits(h, cost_tok), perfect = sim_meter_admit(&s->perfect, cost_tok, s->now_ns);
+
+	count_bin(s, ok, perfect);
+	if (s->now_ns >= s->c.warm_ns) {
+		s->r.offered++;
+		s->r.admitted += ok;
+		s->r.perfect += perfect;
+		s->r.region_offered[h->site]++;
+		s->r.region_admitted[h->site] += ok;
+	}
+	if (ok)
+		sim_admitted(s, cost_tok);
+}
+
+static bool hoards(const struct node_host *h)
+{
+	const struct sim *s = h->sim;
+
+	return s->c.hoards && (h->link.n_cuts || s->regions[h->region].link.n_cuts || s->regions[h->site].link.n_cuts);
+}
+
 static void arrival(struct sim *s, uint32_t index)
 {
 	struct node_host *h = &s->hosts[index];
-	double rate = s->c.rate(s, h->region, index % s->c.hosts_per_region, (double)s->now_ns / 1e9);
+	double rate = s->c.rate(s, h->site, index % s->c.hosts_per_region, (double)s->now_ns / 1e9);
 
-	if (h->powered && sim_random(s) * s->c.rate_max <= rate) {
+	if (h->powered && !hoards(h) && sim_random(s) * s->c.rate_max <= rate) {
 		arrive(s, h);
 		while (s->c.batch > 1 && sim_random(s) > 1 / s->c.batch)
 			arrive(s, h);
@@ -112,13 +140,16 @@ static void arrival(struct sim *s, uint32_t index)
 /* What roles do now and then: forget idle keys, and (here, where messages are lost) repeat what a stream would have delivered. */
 static void second(struct sim *s)
 {
-	if (s->home.home && lg_home_is_idle(s->home.home, s->now_ns))
-		s->home.home = lg_home_free(s->home.home);
-	for (uint32_t i = 0; i < s->c.n_regions; i++) {
+	for (uint32_t i = 0; i < SIM_HOMES; i++)
+		if (s->homes[i].home && lg_home_is_idle(s->homes[i].home, s->now_ns))
+			s->homes[i].home = lg_home_free(s->homes[i].home);
+	for (uint32_t i = 0; i < s->n_regions; i++) {
 		struct node_region *n = &s->regions[i];
 
-		if (n->region && lg_region_is_idle(n->region, sim_local_ns(s, &n->clock)))
+		if (n->region && lg_region_is_idle(n->region, sim_local_ns(s, &n->clock))) {
 			n->region = lg_region_free(n->region);
+			n->pool_tok = 0;
+		}
 		if (n->link.up && !n->region)
 			sim_region_mark(n);
 	}
@@ -147,12 +178,11 @@ static void handle(struct sim *s, const struct event *e)
 		break;
 	case EV_REGION_TICK:
 		sim_region_tick(&s->regions[e->index]);
-		sim_check_potential(s);
 		sim_push(s, s->now_ns + t->region_tick_ns, EV_REGION_TICK, e->index, NULL);
 		break;
 	case EV_HOME_TICK:
-		sim_home_tick(s);
-		sim_push(s, s->now_ns + t->home_tick_ns, EV_HOME_TICK, 0, NULL);
+		sim_home_tick(&s->homes[e->index]);
+		sim_push(s, s->now_ns + t->home_tick_ns, EV_HOME_TICK, e->index, NULL);
 		break;
 	case EV_SECOND:
 		second(s);
@@ -162,10 +192,13 @@ static void handle(struct sim *s, const struct event *e)
 		sim_deliver(s, e->msg);
 		sim_message_free(e->msg);
 		break;
+	case EV_DRAIN: sim_host_drain(&s->hosts[e->index]); break;
 	case EV_CONNECT_HOST: sim_host_connect(&s->hosts[e->index]); break;
 	case EV_CONNECT_REGION: sim_region_connect(&s->regions[e->index]); break;
 	case EV_FAULT: sim_fault_begins(s, e->index); break;
 	case EV_FAULT_OVER: sim_fault_over(s, e->index); break;
+	case EV_THAW: sim_thaw(s); break;
+	case EV_NEW_LIST: sim_new_list(&s->regions[e->index]); break;
 	case EV_KEEPALIVE: sim_keepalive_fails(s, e->index); break;
 	}
 }
@@ -181,6 +214,7 @@ void sim_run(struct sim *s)
 		}
 		s->now_ns = e.at_ns;
 		handle(s, &e);
+		sim_check_potential(s);
 	}
 }
 
@@ -198,6 +232,19 @@ static uint64_t phase(struct sim *s, uint64_t period_ns)
 	return (uint64_t)(sim_random(s) * (double)period_ns);
 }
 
+/* Regions below others come after them, in order. */
+static struct node_region *above(struct sim *s, uint32_t i)
+{
+	return i < s->c.n_regions ? NULL : &s->regions[(i - s->c.n_regions) / s->c.subs_per_region];
+}
+
+static uint32_t lessor_of_host(const struct sim *s, uint32_t i)
+{
+	uint32_t site = i / s->c.hosts_per_region, subs = s->c.subs_per_region;
+
+	return subs ? s->c.n_regions + site * subs + i % s->c.hosts_per_region % subs : site;
+}
+
 void sim_upstream_init(struct sim *s, struct lg_upstream *u, struct lg_holding *h)
 {
 	*u = (struct lg_upstream){ .rand = lg_rand_next(&s->rand) };
@@ -206,22 +253,29 @@ void sim_upstream_init(struct sim *s, struct lg_upstream *u, struct lg_holding *
 
 static void nodes_init(struct sim *s)
 {
-	for (uint32_t i = 0; i < s->c.n_regions; i++) {
-		s->regions[i] = (struct node_region){ .sim = s, .index = i, .clock = any_clock(s), .running = true, .epoch = 1 };
+	for (uint32_t i = 0; i < s->n_regions; i++) {
+		s->regions[i] = (struct node_region){ .sim = s, .index = i, .clock = any_clock(s), .running = true, .list = 1,
+						      .above = above(s, i),
+						      .lends_to_regions = s->c.subs_per_region && i < s->c.n_regions };
+		s->regions[i].epoch = sim_new_life(s, &s->regions[i].clock, 0);
 		sim_upstream_init(s, &s->regions[i].upstream, &s->regions[i].holding);
 		sim_push(s, phase(s, s->c.terms.region_tick_ns), EV_REGION_TICK, i, NULL);
 		sim_push(s, 0, EV_CONNECT_REGION, i, NULL);
 	}
 	for (uint32_t i = 0; i < s->n_hosts; i++) {
-		s->hosts[i] = (struct node_host){ .sim = s, .index = i, .region = i / s->c.hosts_per_region, .clock = any_clock(s),
-						  .powered = true, .agent = true, .incarnation = 1 };
+		s->hosts[i] = (struct node_host){ .sim = s, .index = i, .region = lessor_of_host(s, i), .site = i / s->c.hosts_per_region,
+						  .clock = any_clock(s), .powered = true, .agent = true };
+		s->hosts[i].incarnation = sim_new_life(s, &s->hosts[i].clock, 0);
 		sim_upstream_init(s, &s->hosts[i].upstream, &s->hosts[i].holding);
 		sim_push(s, phase(s, s->c.terms.host_tick_ns), EV_HOST_TICK, i, NULL);
 		sim_push(s, 0, EV_CONNECT_HOST, i, NULL);
 		sim_push(s, sim_exponential_ns(s, 1e9 / s->c.rate_max * s->c.batch), EV_ARRIVAL, i, NULL);
 	}
-	s->home = (struct node_home){ .running = true, .epoch = 1 };
-	sim_push(s, phase(s, s->c.terms.home_tick_ns), EV_HOME_TICK, 0, NULL);
+	for (uint32_t i = 0; i < SIM_HOMES; i++)
+		sim_push(s, phase(s, s->c.terms.home_tick_ns), EV_HOME_TICK, i, NULL);
+	for (uint32_t i = 0; i < 2; i++)
+		s->homes[i] = (struct node_home){ .sim = s, .list = i + 1, .running = i == 0, .process = ++s->n_processes };
+	s->homes[0].epoch = sim_new_life(s, &s->homes[0].clock, 0);
 	sim_push(s, S, EV_SECOND, 0, NULL);
 }
 
@@ -234,10 +288,12 @@ int sim_new(const struct sim_config *config, struct sim **ret_sim)
 	s->c = *config;
 	s->rand = config->seed;
 	s->n_hosts = config->n_regions * config->hosts_per_region;
-	assert(config->n_regions <= SIM_REGIONS_MAX && s->n_hosts <= SIM_HOSTS_MAX);
+	s->n_regions = config->n_regions * (1 + config->subs_per_region);
+	assert(s->n_regions <= SIM_REGIONS_MAX && s->n_hosts <= SIM_HOSTS_MAX);
 	s->r.worst_over_tok = s->r.worst_potential_tok = INT64_MIN;
 	sim_meter_init(&s->law, &config->terms);
 	sim_meter_init(&s->perfect, &config->terms);
+	s->law.origin_ns = s->perfect.origin_ns = config->origin_ns;
 	s->n_bins = config->end_ns / SIM_BIN_NS + 1;
 	s->bin_admitted = calloc(s->n_bins, sizeof(*s->bin_admitted));
 	s->bin_perfect = calloc(s->n_bins, sizeof(*s->bin_perfect));
@@ -256,12 +312,14 @@ struct sim *sim_free(struct sim *s)
 		sim_message_free(s->heap[i].msg);
 	for (uint32_t i = 0; i < s->n_hosts; i++)
 		lg_lessee_free(s->hosts[i].lessee);
-	for (uint32_t i = 0; i < s->c.n_regions; i++) {
+	for (uint32_t i = 0; i < s->n_regions; i++) {
 		lg_region_free(s->regions[i].region);
 		lg_succession_free(s->regions[i].succession);
 	}
-	lg_home_free(s->home.home);
-	lg_succession_free(s->home.succession);
+	for (uint32_t i = 0; i < SIM_HOMES; i++) {
+		lg_home_free(s->homes[i].home);
+		lg_succession_free(s->homes[i].succession);
+	}
 	sim_meter_fini(&s->law);
 	sim_meter_fini(&s->perfect);
 	free(s->bin_admitted);

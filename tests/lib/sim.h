@@ -4,8 +4,8 @@
  * cuts. The objects of agent/lease run as they are; what roles do around them (streams, durable lists of holders, ticks) is done here
  * in the same way. Everything follows from the configuration and its seed.
  *
- * Two things are checked all the time. At each admission the law itself, exactly. At each tick something stronger: what was admitted and
- * still counts, and all that could be admitted at once from the tokens lying in kernels and region pools, stay within the budget.
+ * Two things are checked all the time. At each admission the law itself, exactly. After every step something stronger: what was admitted
+ * and still counts, and all that could be admitted at once from the tokens lying in kernels and region pools, stay within the budget.
  */
 #pragma once
 
@@ -18,8 +18,9 @@
 #include "lease/region.h"
 #include "tests/lib/sim_meter.h"
 
-#define SIM_REGIONS_MAX 4
+#define SIM_REGIONS_MAX 12	/* over both tiers of them */
 #define SIM_HOSTS_MAX 16	/* over all regions */
+#define SIM_FAULTS_MAX 64
 #define SIM_BIN_NS 500000000ull
 
 enum sim_fault_kind {
@@ -31,6 +32,11 @@ enum sim_fault_kind {
 	SIM_REGION_RESTART,	/* down for a time */
 	SIM_HOME_RESTART,	/* down for a time */
 	SIM_SERVER_RESTART,	/* home and region in one process. Down for a time */
+	SIM_REGION_LOST,	/* a restart that finds the store empty: who had leases is not known */
+	SIM_HOME_LOST,
+	SIM_HOME_DEPOSED,	/* the process stands still, another takes over after a time, and as long after that the old one goes on */
+	SIM_REHOME,		/* a newer region list: the key has another home, and each region starts anew with the list, sooner or later */
+	SIM_CLOCK_STEP,		/* of the wall clocks of a region, its hosts and the home */
 	_SIM_FAULT_N
 };
 
@@ -44,7 +50,9 @@ struct sim_mutant {
 
 struct sim_config {
 	struct lg_terms terms;
+	uint64_t origin_ns;			/* fixed windows: when one began, on the home's clock */
 	uint32_t n_regions;
+	uint32_t subs_per_region;		/* regions below each region, which lend to its hosts; 0: it does so itself */
 	uint32_t hosts_per_region;
 	uint64_t rtt_ns[SIM_REGIONS_MAX];	/* region to home */
 	uint64_t host_rtt_ns;			/* host to region */
@@ -52,6 +60,8 @@ struct sim_config {
 	double repeat;
 	double straggle;			/* share of messages that take up to 3 s longer */
 	int32_t clock_ppm;			/* clocks of hosts and regions run up to this much faster or slower */
+	double hostile;				/* share of messages that arrive as a lease ends, or a tick to either side */
+	bool hoards;				/* hosts that are cut off keep what they have and spend it at the very end of its lease */
 	uint64_t seed;
 	uint64_t end_ns;
 	uint64_t warm_ns;			/* service is counted from here */
@@ -61,6 +71,7 @@ struct sim_config {
 	double batch;				/* mean size of bursts, geometric; 1 none */
 	uint64_t cost_max_tok;			/* costs are 1 .. this */
 	double load;				/* for rate() */
+	uint32_t shape;				/* for rate() */
 	bool misread;				/* readings of totals are sometimes too high, as by a take about to be undone */
 	const struct sim_mutant *mutant;
 };

@@ -13,7 +13,7 @@ void sim_broken(struct sim *s, const char *what, int64_t by)
 		 (unsigned long long)s->c.terms.budget_tok, (double)s->now_ns / 1e9);
 }
 
-static uint64_t spendable_tok(struct sim *s)
+static uint64_t spendable_tok(const struct sim *s)
 {
 	uint64_t tok = 0;
 
@@ -23,14 +23,9 @@ static uint64_t spendable_tok(struct sim *s)
 		if (h->powered && sim_local_ns(s, &h->clock) < h->bucket.expires_ns)
 			tok += lg_sub_floor(h->bucket.total.granted_tok, h->bucket.total.spent_tok);
 	}
-	for (uint32_t i = 0; i < s->c.n_regions; i++) {
-		struct lg_region_view v;
-
-		if (!s->regions[i].region)
-			continue;
-		lg_region_view(s->regions[i].region, sim_local_ns(s, &s->regions[i].clock), &v);
-		tok += v.pool_tok;
-	}
+	for (uint32_t i = 0; i < s->n_regions; i++)
+		if (sim_local_ns(s, &s->regions[i].clock) < s->regions[i].expires_ns)
+			tok += s->regions[i].pool_tok;
 	return tok;
 }
 
@@ -45,29 +40,32 @@ void sim_check_potential(struct sim *s)
 }
 
 /* Whoever lends must have it. (Books may stand above the budget while it lends nothing: what holders could not remember counts in full.) */
-void sim_check_home(struct sim *s)
+void sim_check_home(struct node_home *n)
 {
+	struct sim *s = n->sim;
 	struct lg_home_view v;
 	uint64_t sum;
 
-	if (!s->home.home)
+	if (!n->home)
 		return;
-	lg_home_view(s->home.home, s->now_ns, &v);
+	lg_home_view(n->home, s->now_ns, &v);
 	sum = v.consumed_tok + v.outstanding_tok + v.unknown_tok;
-	if (sum > v.budget_tok && v.granted_total_tok > s->home.granted_total_tok)
+	if (sum > v.budget_tok && v.granted_total_tok > n->granted_total_tok)
 		sim_broken(s, "the home's books", (int64_t)(sum - v.budget_tok));
-	s->home.granted_total_tok = v.granted_total_tok;
+	n->granted_total_tok = v.granted_total_tok;
 	if (s->now_ns >= s->c.warm_ns)
 		s->r.max_outstanding_tok = lg_max_u64(s->r.max_outstanding_tok, v.outstanding_tok);
 }
 
-void sim_check_region(struct sim *s, const struct node_region *n)
+void sim_check_region(struct node_region *n)
 {
 	struct lg_region_view v;
 	uint64_t sum;
 
-	lg_region_view(n->region, sim_local_ns(s, &n->clock), &v);
+	lg_region_view(n->region, sim_local_ns(n->sim, &n->clock), &v);
 	sum = v.pool_tok + v.outstanding_tok + v.spent_tok + v.returned_tok;
 	if (sum > v.granted_tok)
-		sim_broken(s, "a region's books", (int64_t)(sum - v.granted_tok));
+		sim_broken(n->sim, "a region's books", (int64_t)(sum - v.granted_tok));
+	n->pool_tok = v.pool_tok;
+	n->expires_ns = v.expires_ns;
 }

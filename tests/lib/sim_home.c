@@ -2,74 +2,128 @@
 #include "tests/lib/sim_world.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "lease/arith.h"
 
+static bool is_deposed(const struct node_home *n)
+{
+	return n == &n->sim->homes[SIM_DEPOSED];
+}
+
 static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
 {
-	struct sim *s = arg;
-	struct message m = { .kind = MSG_GRANT, .home_side = true, .holder = holder, .to_process = s->regions[holder].process };
+	struct node_home *n = arg;
+	struct sim *s = n->sim;
+	struct message m = { .kind = MSG_GRANT, .of_region = true, .holder = holder, .to_process = s->regions[holder].process };
 
 	s->r.grants_from_home += s->now_ns >= s->c.warm_ns;
 	sim_transmit_grant(s, &m, grant);
 }
 
-void sim_home_ask(struct sim *s, const struct message *m)
+/* By its region list the key lives elsewhere, or the holder's list is another one. */
+static void refuse(struct node_home *n, const struct message *m)
 {
-	struct lg_home_effects fx = { .arg = s, .grant = fx_home_grant };
-	struct node_home *n = &s->home;
+	struct lg_grant grant = { .ack_seq = m->ask->seq, .epoch = n->epoch, .status = LG_GRANT_NOT_HOME };
 
-	if (!n->running || n->process != m->to_process)
-		return;
-	if (m->kind == MSG_ASK) {
-		if (!n->home) {
-			int r = lg_home_new(&s->c.terms, n->epoch, n->succession, s->now_ns, lg_rand_next(&s->rand), &n->home);
-
-			assert(r == 0);
-			n->granted_total_tok = 0;
-		}
-		lg_home_ask(n->home, m->holder, m->incarnation, m->ask, s->now_ns, &fx);
-		n->due_ns = s->now_ns;
-		sim_check_home(s);
-	}
-	sim_synced(n->succession, m, n->epoch, s->now_ns);
+	fx_home_grant(n, m->holder, &grant);
 }
 
-void sim_home_tick(struct sim *s)
+/* What is sent to another process reaches this one now and then all the same, if the network is out to harm. */
+static bool hears(const struct node_home *n, const struct message *m)
 {
-	struct lg_home_effects fx = { .arg = s, .grant = fx_home_grant };
-
-	if (!s->home.home || s->now_ns < s->home.due_ns)
-		return;
-	s->home.due_ns = lg_home_tick(s->home.home, s->now_ns, &fx);
-	sim_check_home(s);
+	return n->running && (n->process == m->to_process || (n->sim->c.hostile > 0 && sim_random(n->sim) < 0.2));
 }
 
-void sim_home_stop(struct sim *s)
+static void home_open(struct node_home *n)
 {
-	const struct lg_terms *t = &s->c.terms;
-
-	for (uint32_t i = 0; i < s->c.n_regions; i++)
-		sim_region_disconnect(&s->regions[i], true);
-	s->home.unsettled = s->home.succession && lg_succession_missing(s->home.succession) &&
-			    s->now_ns < lg_succession_since_ns(s->home.succession) + t->ttl_ns + t->grace_ns;
-	s->home.running = false;
-	s->home.process++;
-	s->home.home = lg_home_free(s->home.home);
-	s->home.succession = lg_succession_free(s->home.succession);
-}
-
-void sim_home_start(struct sim *s)
-{
-	int r = lg_succession_new(s->now_ns, &s->home.succession);
+	int r = lg_home_new(&n->sim->c.terms, n->epoch, n->succession, n->sim->now_ns, lg_rand_next(&n->sim->rand), &n->home);
 
 	assert(r == 0);
-	for (uint32_t i = 0; i < s->c.n_regions; i++)
-		if (s->home.listed[i])
-			lg_succession_list(s->home.succession, i);
-	if (s->home.unsettled)
-		lg_succession_unsettled(s->home.succession);
-	s->home.epoch++;
-	s->home.running = true;
-	s->home.due_ns = 0;
+	n->granted_total_tok = 0;
+}
+
+void sim_home_ask(struct node_home *n, const struct message *m)
+{
+	struct lg_home_effects fx = { .arg = n, .grant = fx_home_grant };
+
+	if (!hears(n, m))
+		return;
+	if (m->list != n->list || n->refuses) {
+		if (m->kind == MSG_ASK)
+			refuse(n, m);
+		return;
+	}
+	if (m->kind == MSG_ASK) {
+		if (!n->home)
+			home_open(n);
+		lg_home_ask(n->home, m->holder, m->incarnation, m->ask, n->sim->now_ns, &fx);
+		n->due_ns = n->sim->now_ns;
+		if (!is_deposed(n))
+			sim_check_home(n);
+	}
+	sim_synced(n->succession, m, n->epoch, n->sim->now_ns);
+}
+
+void sim_home_tick(struct node_home *n)
+{
+	struct lg_home_effects fx = { .arg = n, .grant = fx_home_grant };
+
+	if (!n->running || !n->home || n->sim->now_ns < n->due_ns)
+		return;
+	n->due_ns = lg_home_tick(n->home, n->sim->now_ns, &fx);
+	if (!is_deposed(n))
+		sim_check_home(n);
+}
+
+static void leave(struct node_home *n)
+{
+	struct sim *s = n->sim;
+	const struct lg_terms *t = &s->c.terms;
+
+	for (uint32_t i = 0; i < s->n_regions; i++)
+		if (!s->regions[i].above && s->regions[i].list == n->list)
+			sim_region_disconnect(&s->regions[i], true);
+	n->unsettled = n->succession && lg_succession_missing(n->succession) &&
+		       s->now_ns < lg_succession_since_ns(n->succession) + t->ttl_ns + t->grace_ns;
+	n->running = false;
+}
+
+void sim_home_stop(struct node_home *n)
+{
+	leave(n);
+	n->process = ++n->sim->n_processes;
+	n->home = lg_home_free(n->home);
+	n->succession = lg_succession_free(n->succession);
+}
+
+void sim_home_freeze(struct node_home *n)
+{
+	struct node_home *old = &n->sim->homes[SIM_DEPOSED];
+
+	leave(n);
+	*old = *n;
+	n->process = ++n->sim->n_processes;
+	n->home = NULL;
+	n->succession = NULL;
+}
+
+void sim_home_knows_nothing(struct node_home *n)
+{
+	memset(n->listed, 0, sizeof(n->listed));
+	n->epoch = 0;
+	n->unsettled = true;
+	n->unknown_until_ns = n->sim->now_ns + sim_memory_ns(n->sim);
+}
+
+void sim_home_start(struct node_home *n)
+{
+	struct sim *s = n->sim;
+
+	n->succession = sim_succession(s->now_ns, n->listed, SIM_REGIONS_MAX, s->now_ns < n->unknown_until_ns);
+	if (n->unsettled)
+		lg_succession_unsettled(n->succession);
+	n->epoch = sim_new_life(s, &n->clock, n->epoch);
+	n->running = true;
+	n->due_ns = 0;
 }

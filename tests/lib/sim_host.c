@@ -45,6 +45,8 @@ static void fx_host_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t
 
 	h->bucket.total.granted_tok += tok;
 	h->bucket.expires_ns = lg_max_u64(h->bucket.expires_ns, expires_ns);
+	if (h->sim->c.hoards)
+		sim_push(h->sim, lg_max_u64(sim_true_ns(&h->clock, h->bucket.expires_ns) - 2, h->sim->now_ns), EV_DRAIN, h->index, NULL);
 	h->bucket.low_water_tok = low_water_tok;
 	h->bucket.epoch = epoch;
 }
@@ -164,6 +166,15 @@ bool sim_host_admits(struct node_host *h, uint64_t cost_tok)
 	return ok;
 }
 
+void sim_host_drain(struct node_host *h)
+{
+	struct bucket *b = &h->bucket;
+	uint64_t left_tok = b->total.granted_tok - b->total.spent_tok;
+
+	if (h->powered && left_tok && sim_host_admits(h, left_tok))
+		sim_admitted(h->sim, left_tok);
+}
+
 void sim_host_connect(struct node_host *h)
 {
 	struct node_region *n = &h->sim->regions[h->region];
@@ -174,8 +185,8 @@ void sim_host_connect(struct node_host *h)
 		sim_push(h->sim, h->sim->now_ns + 200 * MS, EV_CONNECT_HOST, h->index, NULL);
 		return;
 	}
-	h->link.up = lg_upstream_up(&h->upstream, n->epoch);
-	assert(h->link.up);
+	h->link.up = true;
+	lg_upstream_up(&h->upstream, n->epoch);
 	n->listed[h->index] = true;
 	if (h->lessee)
 		lg_lessee_up(h->lessee, sim_local_ns(h->sim, &h->clock), host_effects(h));

@@ -2,7 +2,9 @@
 #include "tests/lib/sim_plan.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lease/arith.h"
 
@@ -11,12 +13,6 @@
 #define RATE_MAX 1000.0	/* tokens per second: what a run costs grows with it */
 
 enum shape { SHAPE_EVEN, SHAPE_ONE, SHAPE_MOVE, SHAPE_HOP, SHAPE_RIVAL, SHAPE_SAW, SHAPE_PULSE, SHAPE_SPARSE, SHAPE_LULL, _SHAPE_N };
-
-/* The shape of the traffic follows from the seed, so that rate() needs no more than the configuration. */
-static enum shape shape_of(const struct sim_config *c)
-{
-	return (enum shape)(c->seed / 7 % _SHAPE_N);
-}
 
 static double limit_rate(const struct sim_config *c)
 {
@@ -30,7 +26,7 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 	double all = c->load * limit_rate(c) / ((double)c->cost_max_tok / 2 + 0.5), one = all / c->hosts_per_region;
 	double span_s = (double)c->terms.per_ns / 1e9;
 
-	switch (shape_of(c)) {
+	switch ((enum shape)c->shape) {
 	case SHAPE_EVEN: return one / n_regions;
 	case SHAPE_ONE: return region == n_regions - 1 ? one : 0;
 	case SHAPE_MOVE: return region == (now_s < 4 * span_s ? 0 : n_regions - 1) ? one : 0;
@@ -46,12 +42,6 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 	return 0;
 }
 
-static double between(struct sim *s, double lo, double hi)
-{
-	return lo + (hi - lo) * sim_random(s);
-}
-
-/* As between(), without a simulation. */
 static double draw(uint64_t *rand, double lo, double hi)
 {
 	return lo + (hi - lo) * ((double)(lg_rand_next(rand) >> 11) * 0x1p-53);
@@ -78,68 +68,162 @@ static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t reg
 	t->host_period_ns = t->region_period_ns / 4;
 }
 
-static void plan_faults(struct sim *s)
+/* How often each is drawn, in parts of their sum. Cuts as often as all else together: they are what makes leases end. A dead host or a
+ * lost store keeps a lessor silent for long, which is not what every third run should be about. */
+static const uint32_t weights[_SIM_FAULT_N] = {
+	[SIM_CUT_REGION] = 24, [SIM_CUT_HOST] = 24, [SIM_AGENT_RESTART] = 8, [SIM_HOST_REBOOT] = 8, [SIM_HOST_GONE] = 2,
+	[SIM_REGION_RESTART] = 7, [SIM_HOME_RESTART] = 7, [SIM_SERVER_RESTART] = 6, [SIM_REGION_LOST] = 1, [SIM_HOME_LOST] = 1,
+	[SIM_HOME_DEPOSED] = 4, [SIM_REHOME] = 2, [SIM_CLOCK_STEP] = 6,
+};
+
+static enum sim_fault_kind draw_fault(uint64_t *rand)
 {
-	const struct sim_config *c = sim_config_of(s);
-	uint32_t n = (uint32_t)between(s, 0, 16), n_hosts = c->n_regions * c->hosts_per_region;
+	uint32_t sum = 0, at, kind = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		/* Cuts as often as all else together: they are what makes leases end. */
-		double any = between(s, 0, 2);
-		enum sim_fault_kind kind = any < 0.5 ? SIM_CUT_REGION :
-					   any < 1   ? SIM_CUT_HOST :
-						       (enum sim_fault_kind)((any - 1) * _SIM_FAULT_N);
-		bool of_host = kind == SIM_CUT_HOST || kind == SIM_AGENT_RESTART || kind == SIM_HOST_REBOOT || kind == SIM_HOST_GONE;
-		bool cut = kind == SIM_CUT_HOST || kind == SIM_CUT_REGION;
-		uint32_t index = (uint32_t)between(s, 0, of_host ? n_hosts : c->n_regions);
-		double at = between(s, 0.05, 0.9) * (double)c->end_ns, for_ns = between(s, 0.1, cut ? 25 : 4) * 1e9;
+	for (uint32_t i = 0; i < _SIM_FAULT_N; i++)
+		sum += weights[i];
+	for (at = (uint32_t)(lg_rand_next(rand) % sum); at >= weights[kind]; kind++)
+		at -= weights[kind];
+	return (enum sim_fault_kind)kind;
+}
 
-		/* A dead host keeps its region silent for long, which is not what every third run should be about. */
-		if (kind == SIM_HOST_GONE && sim_random(s) < 0.7)
-			kind = SIM_HOST_REBOOT;
-		sim_fault(s, kind, index, (uint64_t)at, (uint64_t)for_ns);
+static bool of_host(enum sim_fault_kind kind)
+{
+	return kind == SIM_CUT_HOST || kind == SIM_AGENT_RESTART || kind == SIM_HOST_REBOOT || kind == SIM_HOST_GONE;
+}
+
+/* Faults of regions strike both tiers of them alike; of servers and clocks only those that can have a home in the same process. */
+static uint32_t n_victims(const struct sim_config *c, enum sim_fault_kind kind)
+{
+	if (of_host(kind))
+		return c->n_regions * c->hosts_per_region;
+	return kind == SIM_SERVER_RESTART || kind == SIM_CLOCK_STEP ? c->n_regions : c->n_regions * (1 + c->subs_per_region);
+}
+
+static void draw_faults(uint64_t *rand, struct sim_plan *plan)
+{
+	plan->n_faults = (uint32_t)draw(rand, 0, 16);
+	for (uint32_t i = 0; i < plan->n_faults; i++) {
+		struct sim_plan_fault *f = &plan->faults[i];
+		bool cut;
+
+		f->kind = draw_fault(rand);
+		cut = f->kind == SIM_CUT_HOST || f->kind == SIM_CUT_REGION;
+		f->index = (uint32_t)draw(rand, 0, n_victims(&plan->c, f->kind));
+		f->at_ns = (uint64_t)(draw(rand, 0.05, 0.9) * (double)plan->c.end_ns);
+		f->for_ns = (uint64_t)(draw(rand, 0.1, cut ? 25 : 4) * 1e9);
 	}
 }
 
-int sim_plan_new(uint64_t seed, enum lg_algorithm algorithm, const struct sim_mutant *mutant, struct sim **ret_sim)
+static void draw_network(uint64_t *rand, struct sim_config *c)
+{
+	for (uint32_t i = 0; i < c->n_regions; i++)
+		c->rtt_ns[i] = (uint64_t)(draw(rand, 1, 150) * 1e6);
+	c->host_rtt_ns = (uint64_t)(draw(rand, 0.2, 5) * 1e6);
+	c->clock_ppm = (int32_t)draw(rand, 200, 1000);
+	if (lg_rand_next(rand) % 3) {
+		c->loss = draw(rand, 0, 0.1);
+		c->repeat = draw(rand, 0, 0.1);
+		c->straggle = draw(rand, 0, 0.05);
+	}
+	if (lg_rand_next(rand) % 2)
+		c->hostile = draw(rand, 0, 0.1);
+	c->hoards = lg_rand_next(rand) % 3 == 0;
+}
+
+void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, struct sim_plan *ret_plan)
 {
 	uint64_t rand = seed * 0x9e3779b97f4a7c15ull + algorithm;
-	struct sim_config c = { .seed = seed, .rate = rate, .misread = true, .clock_ppm = 1000, .mutant = mutant };
-	struct sim *s = NULL;
-	int r;
+	struct sim_config c = { .seed = seed, .rate = rate, .shape = (uint32_t)(seed / 7 % _SHAPE_N), .misread = true };
 
 	c.n_regions = 1 + (uint32_t)draw(&rand, 0, 3);
 	c.hosts_per_region = 1 + (uint32_t)draw(&rand, 0, 4);
+	c.subs_per_region = subs;
 	draw_terms(&rand, algorithm, c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
-	for (uint32_t i = 0; i < c.n_regions; i++)
-		c.rtt_ns[i] = (uint64_t)(draw(&rand, 1, 150) * 1e6);
-	c.host_rtt_ns = (uint64_t)(draw(&rand, 0.2, 5) * 1e6);
-	if (lg_rand_next(&rand) % 3) {
-		c.loss = draw(&rand, 0, 0.1);
-		c.repeat = draw(&rand, 0, 0.1);
-		c.straggle = draw(&rand, 0, 0.05);
-	}
+	draw_network(&rand, &c);
+	c.origin_ns = (uint64_t)(draw(&rand, 0, 1) * (double)c.terms.per_ns);
 	c.load = draw(&rand, 0.3, 5);
 	c.batch = lg_rand_next(&rand) % 2 ? 1 : draw(&rand, 1, 20);
 	c.cost_max_tok = lg_rand_next(&rand) % 3 ? 1 : lg_clamp_u64(c.terms.budget_tok / 10, 1, 5);
 	c.rate_max = 2 * c.load * limit_rate(&c) / c.hosts_per_region;
 	c.end_ns = (uint64_t)fmin(fmax(6 * (double)c.terms.per_ns, 40e9), 150e9);
-	r = sim_new(&c, &s);
-	if (r < 0)
-		return r;
-	plan_faults(s);
-	*ret_sim = s;
-	return 0;
+	*ret_plan = (struct sim_plan){ .c = c };
+	draw_faults(&rand, ret_plan);
 }
 
-void sim_plan_describe(const struct sim *s, char *buf, size_t len)
+int sim_plan_start(const struct sim_plan *plan, struct sim **ret_sim)
 {
-	static const char *const names[] = { "even", "one region", "move", "hop", "rivals", "saw", "pulses", "sparse", "lulls" };
-	const struct sim_config *c = sim_config_of(s);
+	int r = sim_new(&plan->c, ret_sim);
+
+	for (uint32_t i = 0; r == 0 && i < plan->n_faults; i++) {
+		const struct sim_plan_fault *f = &plan->faults[i];
+
+		sim_fault(*ret_sim, f->kind, f->index % n_victims(&plan->c, f->kind), f->at_ns, f->for_ns);
+	}
+	return r;
+}
+
+int sim_plan_new(uint64_t seed, enum lg_algorithm algorithm, const struct sim_mutant *mutant, struct sim **ret_sim)
+{
+	struct sim_plan plan;
+
+	sim_plan_draw(seed, algorithm, 0, &plan);
+	plan.c.mutant = mutant;
+	return sim_plan_start(&plan, ret_sim);
+}
+
+static const char *fault_name(enum sim_fault_kind kind)
+{
+	static const char *const names[_SIM_FAULT_N] = {
+		[SIM_CUT_REGION] = "region cut off", [SIM_CUT_HOST] = "host cut off", [SIM_AGENT_RESTART] = "agent restarts",
+		[SIM_HOST_REBOOT] = "host reboots", [SIM_HOST_GONE] = "host gone", [SIM_REGION_RESTART] = "region restarts",
+		[SIM_HOME_RESTART] = "home restarts", [SIM_SERVER_RESTART] = "home and region restart",
+		[SIM_REGION_LOST] = "region loses its store", [SIM_HOME_LOST] = "home loses its store", [SIM_HOME_DEPOSED] = "home deposed",
+		[SIM_REHOME] = "another home", [SIM_CLOCK_STEP] = "wall clocks step",
+	};
+
+	return names[kind];
+}
+
+static const char *shape_name(enum shape shape)
+{
+	static const char *const names[_SHAPE_N] = { "even", "one region", "move", "hop", "rivals", "saw", "pulses", "sparse", "lulls" };
+
+	return names[shape];
+}
+
+/* As snprintf, at the end of what is there. */
+__attribute__((format(printf, 3, 4))) static void append(char *buf, size_t len, const char *format, ...)
+{
+	size_t n = strlen(buf);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(buf + n, len - n, format, args);
+	va_end(args);
+}
+
+void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len)
+{
+	static const char *const algorithms[] = { "bucket", "fixed window", "window", "window" };
+	const struct sim_config *c = &plan->c;
 	const struct lg_terms *t = &c->terms;
 
-	snprintf(buf, len, "%s %llu in %.1f s, budget %llu, out %llu, %s %.2fx, %ux%u hosts, ttl %.1f s, loss %.0f %%",
-		 t->algorithm == LG_TOKEN_BUCKET ? "bucket" : "window", (unsigned long long)t->limit_tok, (double)t->per_ns / 1e9,
-		 (unsigned long long)t->budget_tok, (unsigned long long)t->max_outstanding_tok, names[shape_of(c)], c->load,
-		 c->n_regions, c->hosts_per_region, (double)t->ttl_ns / 1e9, 100 * c->loss);
+	buf[0] = '\0';
+	append(buf, len, "%s %llu in %.3f s, budget %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
+	       algorithms[t->algorithm], (unsigned long long)t->limit_tok, (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok,
+	       (unsigned long long)t->max_outstanding_tok, shape_name((enum shape)c->shape), c->load, c->batch,
+	       (unsigned long long)c->cost_max_tok, c->n_regions, c->subs_per_region, c->hosts_per_region, (double)c->end_ns / 1e9);
+	append(buf, len, "\n  ttl %.2f s, grace %.2f s, ticks %.0f/%.0f/%.0f ms, slot %.0f ms, periods %.2f/%.2f s", (double)t->ttl_ns / 1e9,
+	       (double)t->grace_ns / 1e9, (double)t->home_tick_ns / 1e6, (double)t->region_tick_ns / 1e6, (double)t->host_tick_ns / 1e6,
+	       (double)t->slot_ns / 1e6, (double)t->region_period_ns / 1e9, (double)t->host_period_ns / 1e9);
+	append(buf, len, "\n  lost %.1f %%, repeated %.1f %%, straggling %.1f %%, at the worst moment %.1f %%%s%s, clocks %d ppm, run %llu",
+	       100 * c->loss, 100 * c->repeat, 100 * c->straggle, 100 * c->hostile, c->hoards ? ", hoards" : "",
+	       c->misread ? ", misread" : "", c->clock_ppm, (unsigned long long)c->seed);
+	for (uint32_t i = 0; i < plan->n_faults; i++) {
+		const struct sim_plan_fault *f = &plan->faults[i];
+
+		append(buf, len, "\n  at %.3f s: %s (%u) for %.3f s", (double)f->at_ns / 1e9, fault_name(f->kind),
+		       f->index % n_victims(c, f->kind), (double)f->for_ns / 1e9);
+	}
 }

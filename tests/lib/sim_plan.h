@@ -7,7 +7,27 @@
 
 #include "tests/lib/sim.h"
 
-/* The seed's cluster with its faults planned, ready to run. algorithm: LG_TOKEN_BUCKET or LG_SLIDING_WINDOW. mutant NULL: none. */
+struct sim_plan_fault {
+	enum sim_fault_kind kind;
+	uint32_t index;
+	uint64_t at_ns;
+	uint64_t for_ns;
+};
+
+struct sim_plan {
+	struct sim_config c;
+	uint32_t n_faults;
+	struct sim_plan_fault faults[SIM_FAULTS_MAX];
+};
+
+/* What a seed says. subs: regions below each region; 0: hosts are served by the regions of the home. */
+void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, struct sim_plan *ret_plan);
+/* Ready to run. */
+int sim_plan_start(const struct sim_plan *plan, struct sim **ret_sim);
+/* Both. mutant NULL: none. */
 int sim_plan_new(uint64_t seed, enum lg_algorithm algorithm, const struct sim_mutant *mutant, struct sim **ret_sim);
-/* One line that says what the plan is. */
-void sim_plan_describe(const struct sim *s, char *buf, size_t len);
+/* A few lines that say what the plan is. */
+void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len);
+/* A plan breaks a law; the smallest that is easily found and still does: fewer faults, hosts and regions, shorter, a better network.
+ * ret_broken: what it breaks. Returns how many plans were tried. */
+uint32_t sim_plan_shrink(struct sim_plan *plan, char *ret_broken, size_t len);

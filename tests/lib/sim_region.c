@@ -2,24 +2,45 @@
 #include "tests/lib/sim_world.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "lease/age.h"
 #include "lease/arith.h"
 
+/* Who lends to this region: a life of the home, by the list the region has, or of the region above. */
+struct lessor {
+	bool running;
+	uint32_t process;
+	uint32_t epoch;
+	bool *listed;
+};
+
+static struct lessor lessor_of(const struct node_region *n)
+{
+	struct node_home *home = &n->sim->homes[n->list - 1];
+
+	if (n->above)
+		return (struct lessor){ n->above->running, n->above->process, n->above->epoch, n->above->listed };
+	return (struct lessor){ home->running, home->process, home->epoch, home->listed };
+}
+
 static void fx_region_ask(void *arg, const struct lg_ask *ask)
 {
 	struct node_region *n = arg;
-	struct message m = { .kind = MSG_ASK, .home_side = true, .holder = n->index, .incarnation = n->epoch,
-			     .to_process = n->sim->home.process };
+	struct message m = { .kind = MSG_ASK, .of_region = true, .holder = n->index, .list = n->list, .incarnation = n->epoch,
+			     .to_process = lessor_of(n).process };
 
-	n->sim->r.asks_to_home += n->sim->now_ns >= n->sim->c.warm_ns;
+	if (!n->above)
+		n->sim->r.asks_to_home += n->sim->now_ns >= n->sim->c.warm_ns;
 	sim_transmit_ask(n->sim, &m, ask);
 }
 
 static void fx_region_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
 {
 	struct node_region *n = arg;
-	struct message m = { .kind = MSG_GRANT, .holder = holder, .to_process = n->sim->hosts[holder].process };
+	struct message m = { .kind = MSG_GRANT, .of_region = n->lends_to_regions, .holder = holder };
+
+	m.to_process = m.of_region ? n->sim->regions[holder].process : n->sim->hosts[holder].process;
 
 	n->sim->r.grants_from_regions += n->sim->now_ns >= n->sim->c.warm_ns;
 	sim_transmit_grant(n->sim, &m, grant);
@@ -35,8 +56,9 @@ static const struct lg_region_effects *region_effects(struct node_region *n)
 
 void sim_region_mark(struct node_region *n)
 {
-	struct message m = { .kind = MSG_MARK, .home_side = true, .holder = n->index, .epoch = n->sim->home.epoch,
-			     .to_process = n->sim->home.process };
+	struct lessor lessor = lessor_of(n);
+	struct message m = { .kind = MSG_MARK, .of_region = true, .holder = n->index, .list = n->list, .epoch = lessor.epoch,
+			     .to_process = lessor.process };
 
 	if (n->succession && lg_succession_forgot_ns(n->succession))
 		m.forgot_ms = lg_age_ms(lg_succession_forgot_ns(n->succession), sim_local_ns(n->sim, &n->clock)) + 1;
@@ -61,22 +83,22 @@ void sim_region_tick(struct node_region *n)
 	if (!n->region || now_ns < n->due_ns)
 		return;
 	n->due_ns = lg_region_tick(n->region, now_ns, region_effects(n));
-	sim_check_region(n->sim, n);
+	sim_check_region(n);
 }
 
 void sim_region_connect(struct node_region *n)
 {
-	struct node_home *home = &n->sim->home;
+	struct lessor lessor = lessor_of(n);
 
 	if (n->link.up || !n->running)
 		return;
-	if (!home->running || n->link.n_cuts) {
+	if (!lessor.running || n->link.n_cuts) {
 		sim_push(n->sim, n->sim->now_ns + 200 * MS, EV_CONNECT_REGION, n->index, NULL);
 		return;
 	}
-	n->link.up = lg_upstream_up(&n->upstream, home->epoch);
-	assert(n->link.up);
-	home->listed[n->index] = true;
+	n->link.up = true;
+	lg_upstream_up(&n->upstream, lessor.epoch);
+	lessor.listed[n->index] = true;
 	if (n->region)
 		lg_region_up(n->region, sim_local_ns(n->sim, &n->clock), region_effects(n));
 	else
@@ -112,7 +134,7 @@ void sim_region_ask(struct node_region *n, const struct message *m)
 			region_open(n);
 		lg_region_ask(n->region, m->holder, m->incarnation, m->ask, now_ns, region_effects(n));
 		n->due_ns = now_ns;
-		sim_check_region(n->sim, n);
+		sim_check_region(n);
 	}
 	sim_synced(n->succession, m, n->epoch, now_ns);
 }
@@ -121,36 +143,67 @@ void sim_region_grant(struct node_region *n, const struct message *m)
 {
 	uint64_t now_ns = sim_local_ns(n->sim, &n->clock);
 
-	if (!n->region || n->process != m->to_process)
+	if (!n->region || n->process != m->to_process || !n->link.up)
 		return;
 	lg_region_grant(n->region, &m->grant, now_ns, region_effects(n));
 	n->due_ns = now_ns;
-	sim_check_region(n->sim, n);
+	sim_check_region(n);
 }
 
 void sim_region_stop(struct node_region *n)
 {
+	struct sim *s = n->sim;
+
 	sim_region_disconnect(n, false);
-	for (uint32_t i = 0; i < n->sim->n_hosts; i++)
-		if (n->sim->hosts[i].region == n->index)
-			sim_host_disconnect(&n->sim->hosts[i], true);
+	for (uint32_t i = 0; i < s->n_hosts; i++)
+		if (s->hosts[i].region == n->index)
+			sim_host_disconnect(&s->hosts[i], true);
+	for (uint32_t i = 0; i < s->n_regions; i++)
+		if (s->regions[i].above == n)
+			sim_region_disconnect(&s->regions[i], true);
 	n->running = false;
-	n->process++;
+	n->process = ++s->n_processes;
 	n->region = lg_region_free(n->region);
 	sim_upstream_init(n->sim, &n->upstream, &n->holding);
 	n->succession = lg_succession_free(n->succession);
+	n->pool_tok = 0;
+}
+
+struct lg_succession *sim_succession(uint64_t since_ns, const bool *listed, size_t n, bool unknown)
+{
+	struct lg_succession *succession = NULL;
+	int r = lg_succession_new(since_ns, &succession);
+
+	assert(r == 0);
+	for (uint32_t i = 0; i < n; i++)
+		if (listed[i])
+			lg_succession_list(succession, i);
+	if (unknown)
+		lg_succession_list(succession, LG_HOLDERS_MAX - 1);
+	return succession;
+}
+
+uint64_t sim_memory_ns(const struct sim *s)
+{
+	const struct lg_terms *t = &s->c.terms;
+
+	return (t->ttl_ns + t->grace_ns + t->per_ns) / 100 * 101;
+}
+
+void sim_region_knows_nothing(struct node_region *n)
+{
+	memset(n->listed, 0, sizeof(n->listed));
+	n->epoch = 0;
+	n->unknown_until_ns = n->sim->now_ns + sim_memory_ns(n->sim);
 }
 
 void sim_region_start(struct node_region *n)
 {
-	int r = lg_succession_new(sim_local_ns(n->sim, &n->clock), &n->succession);
+	struct sim *s = n->sim;
 
-	assert(r == 0);
-	for (uint32_t i = 0; i < n->sim->n_hosts; i++)
-		if (n->listed[i])
-			lg_succession_list(n->succession, i);
-	n->epoch++;
+	n->succession = sim_succession(sim_local_ns(s, &n->clock), n->listed, SIM_HOSTS_MAX, s->now_ns < n->unknown_until_ns);
+	n->epoch = sim_new_life(s, &n->clock, n->epoch);
 	n->running = true;
 	n->due_ns = 0;
-	sim_push(n->sim, n->sim->now_ns + 20 * MS, EV_CONNECT_REGION, n->index, NULL);
+	sim_push(s, s->now_ns + 20 * MS, EV_CONNECT_REGION, n->index, NULL);
 }

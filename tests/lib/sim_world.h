@@ -7,7 +7,8 @@
 
 #define MS 1000000ull
 #define S (1000 * MS)
-#define FAULTS_MAX 64
+#define SIM_HOMES 3	/* by region list 1, by region list 2, and a deposed one */
+#define SIM_DEPOSED 2
 
 enum event_kind { EV_ARRIVAL,
 		  EV_HOST_TICK,
@@ -15,18 +16,22 @@ enum event_kind { EV_ARRIVAL,
 		  EV_HOME_TICK,
 		  EV_SECOND,
 		  EV_MESSAGE,
+		  EV_DRAIN,
 		  EV_CONNECT_HOST,
 		  EV_CONNECT_REGION,
 		  EV_FAULT,
 		  EV_FAULT_OVER,
+		  EV_THAW,
+		  EV_NEW_LIST,
 		  EV_KEEPALIVE };
 
 enum message_kind { MSG_ASK, MSG_GRANT, MSG_MARK };
 
 struct message {
 	enum message_kind kind;
-	bool home_side;		/* between a region and the home; else between a host and its region */
-	uint32_t holder;	/* host or region */
+	bool of_region;		/* the holder is a region; else a host */
+	uint32_t holder;
+	uint32_t list;		/* version of the region list that the sender has */
 	uint64_t incarnation;
 	uint32_t to_process;	/* the receiver's life it was sent to */
 	uint32_t epoch;		/* MSG_MARK */
@@ -51,6 +56,7 @@ struct link {
 struct clock {
 	int64_t ppm;
 	uint64_t offset_ns;
+	int64_t wall_s;		/* what the wall clock is off by; nothing but the choice of epochs and incarnations looks at it */
 };
 
 struct totals {
@@ -73,7 +79,8 @@ struct bucket {
 struct node_host {
 	struct sim *sim;
 	uint32_t index;
-	uint32_t region;
+	uint32_t region;	/* its lessor */
+	uint32_t site;		/* the region it is in: the same, or the one above */
 	struct clock clock;
 	struct link link;
 	bool powered;
@@ -93,25 +100,36 @@ struct node_host {
 struct node_region {
 	struct sim *sim;
 	uint32_t index;
+	struct node_region *above;	/* its lessor; NULL: the key's home */
+	bool lends_to_regions;
+	uint32_t list;			/* version of the region list it has */
 	struct clock clock;
 	struct link link;
 	bool running;
 	uint32_t process;
 	uint32_t epoch;
-	bool listed[SIM_HOSTS_MAX];
+	bool listed[SIM_HOSTS_MAX];	/* holders, durably */
+	uint64_t unknown_until_ns;	/* holders of before a lost store may hold, or remember spending, until then */
 	struct lg_succession *succession;
 	struct lg_upstream upstream;
 	struct lg_holding holding;
 	struct lg_region *region;
 	uint64_t due_ns;
+	uint64_t pool_tok;		/* as last looked at */
+	uint64_t expires_ns;
 };
 
 struct node_home {
+	struct sim *sim;
+	struct clock clock;		/* only its wall clock is off: this is the home's time that laws are kept on */
+	uint32_t list;			/* version of the region list it has */
+	bool refuses;			/* by that list it is not the home */
 	bool running;
 	uint32_t process;
 	uint32_t epoch;
 	bool listed[SIM_REGIONS_MAX];
 	bool unsettled;
+	uint64_t unknown_until_ns;
 	struct lg_succession *succession;
 	struct lg_home *home;
 	uint64_t due_ns;
@@ -134,9 +152,12 @@ struct sim {
 	uint64_t n_events;
 	struct node_host hosts[SIM_HOSTS_MAX];
 	struct node_region regions[SIM_REGIONS_MAX];
-	struct node_home home;
+	struct node_home homes[SIM_HOMES];
+	uint32_t home;			/* the one that is, by the newest region list */
+	uint32_t n_processes;
+	uint32_t n_regions;		/* of both tiers */
 	uint32_t n_hosts;
-	struct fault faults[FAULTS_MAX];
+	struct fault faults[SIM_FAULTS_MAX];
 	uint32_t n_faults;
 	struct sim_meter law, perfect;
 	uint32_t *bin_admitted, *bin_perfect;
@@ -146,6 +167,10 @@ struct sim {
 /* Time and chance: sim.c */
 uint64_t sim_exponential_ns(struct sim *s, double mean_ns);
 uint64_t sim_local_ns(const struct sim *s, const struct clock *clock);
+/* When that clock shows local_ns, or a little later. */
+uint64_t sim_true_ns(const struct clock *clock, uint64_t local_ns);
+/* The epoch or incarnation of a life that begins now: newer than the one before, and no older than the wall clock. */
+uint32_t sim_new_life(const struct sim *s, const struct clock *clock, uint32_t before);
 /* A holder's new life knows no lessor. */
 void sim_upstream_init(struct sim *s, struct lg_upstream *u, struct lg_holding *h);
 void sim_push(struct sim *s, uint64_t at_ns, enum event_kind kind, uint32_t index, struct message *msg);
@@ -153,8 +178,8 @@ void sim_push(struct sim *s, uint64_t at_ns, enum event_kind kind, uint32_t inde
 /* The laws: sim_check.c. The first that is broken ends the run. */
 void sim_broken(struct sim *s, const char *what, int64_t by);
 void sim_check_potential(struct sim *s);
-void sim_check_home(struct sim *s);
-void sim_check_region(struct sim *s, const struct node_region *n);
+void sim_check_home(struct node_home *n);
+void sim_check_region(struct node_region *n);
 
 /* The network: sim_net.c */
 void sim_message_free(struct message *m);
@@ -167,16 +192,20 @@ void sim_deliver(struct sim *s, const struct message *m);
 /* A host: sim_host.c */
 void sim_host_tick(struct node_host *h);
 void sim_host_grant(struct node_host *h, const struct message *m);
+/* All that is left is spent now. */
+void sim_host_drain(struct node_host *h);
 /* Says that it holds nothing. */
 void sim_host_mark(struct node_host *h);
 bool sim_host_admits(struct node_host *h, uint64_t cost_tok);
+/* Traffic of that cost was let through now. */
+void sim_admitted(struct sim *s, uint64_t cost_tok);
 void sim_host_connect(struct node_host *h);
 void sim_host_disconnect(struct node_host *h, bool again);
 void sim_host_power_off(struct node_host *h);
 void sim_agent_stop(struct node_host *h);
 void sim_agent_start(struct node_host *h);
 
-/* A region: sim_region.c */
+/* A region: sim_region.c. Above it is the home or another region. */
 void sim_region_tick(struct node_region *n);
 void sim_region_ask(struct node_region *n, const struct message *m);
 void sim_region_grant(struct node_region *n, const struct message *m);
@@ -185,16 +214,27 @@ void sim_region_connect(struct node_region *n);
 void sim_region_disconnect(struct node_region *n, bool again);
 void sim_region_stop(struct node_region *n);
 void sim_region_start(struct node_region *n);
+void sim_region_knows_nothing(struct node_region *n);
 /* With one key a holder has named all it holds by any message of this epoch, or by saying that there is none. */
 void sim_synced(struct lg_succession *succession, const struct message *m, uint32_t epoch, uint64_t now_ns);
+/* Of a new life: who is on the durable list, and somebody who never comes while an unknown past may hold something. */
+struct lg_succession *sim_succession(uint64_t since_ns, const bool *listed, size_t n, bool unknown);
+/* The longest time after which a lease of now is over and what it spent has left the window. */
+uint64_t sim_memory_ns(const struct sim *s);
 
 /* The home: sim_home.c */
-void sim_home_ask(struct sim *s, const struct message *m);
-void sim_home_tick(struct sim *s);
-void sim_home_stop(struct sim *s);
-void sim_home_start(struct sim *s);
+void sim_home_ask(struct node_home *n, const struct message *m);
+void sim_home_tick(struct node_home *n);
+void sim_home_stop(struct node_home *n);
+void sim_home_start(struct node_home *n);
+/* Its store is gone, or it never was the home: whoever may hold something is not known. */
+void sim_home_knows_nothing(struct node_home *n);
+/* It stands still, as far as anybody can tell for good. */
+void sim_home_freeze(struct node_home *n);
 
 /* What goes wrong: sim_faults.c */
 void sim_fault_begins(struct sim *s, uint32_t number);
 void sim_fault_over(struct sim *s, uint32_t number);
 void sim_keepalive_fails(struct sim *s, uint32_t number);
+void sim_thaw(struct sim *s);
+void sim_new_list(struct node_region *n);

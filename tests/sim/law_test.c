@@ -14,11 +14,27 @@
 
 #include "tests/lib/sim_plan.h"
 
+#define SHRINKS_MAX 3	/* broken seeds that are looked at more closely */
+
 static uint64_t from_env(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
 
 	return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* What broke it, and the smallest plan that still does. */
+static void print_broken(uint64_t seed, struct sim_plan *plan, const char *broken)
+{
+	char text[4096], smaller[256];
+	uint32_t n_tried;
+
+	sim_plan_describe(plan, text, sizeof(text));
+	print_error("seed %llu: %s\n  %s\n  replay: FIRST_SEED=%llu SEEDS=1 build/tests/sim/law_test\n", (unsigned long long)seed, broken, text,
+		    (unsigned long long)seed);
+	n_tried = sim_plan_shrink(plan, smaller, sizeof(smaller));
+	sim_plan_describe(plan, text, sizeof(text));
+	print_error("smallest of %u tried: %s\n  %s\n", n_tried, smaller, text);
 }
 
 static void search(enum lg_algorithm algorithm)
@@ -29,19 +45,20 @@ static void search(enum lg_algorithm algorithm)
 	for (uint64_t seed = first; seed < first + n; seed++) {
 		_cleanup_(sim_free) struct sim *s = NULL;
 		const struct sim_result *result;
-		char plan[256];
+		struct sim_plan plan;
 
-		assert_int_equal(sim_plan_new(seed, algorithm, NULL, &s), 0);
+		sim_plan_draw(seed, algorithm, 0, &plan);
+		assert_int_equal(sim_plan_start(&plan, &s), 0);
 		sim_run(s);
 		result = sim_result_of(s);
 		admitted += result->admitted;
 		perfect += result->perfect;
 		if (!result->broken[0])
 			continue;
-		n_broken++;
-		sim_plan_describe(s, plan, sizeof(plan));
-		print_error("seed %llu: %s\n  %s\n  replay: FIRST_SEED=%llu SEEDS=1 build/tests/sim/law_test\n", (unsigned long long)seed,
-			    result->broken, plan, (unsigned long long)seed);
+		if (n_broken++ < SHRINKS_MAX)
+			print_broken(seed, &plan, result->broken);
+		else
+			print_error("seed %llu: %s\n", (unsigned long long)seed, result->broken);
 	}
 	print_message("%llu seeds, %llu broke the law; served %.3f of what a perfect limiter admits\n", (unsigned long long)n,
 		      (unsigned long long)n_broken, (double)admitted / (double)perfect);
@@ -54,6 +71,12 @@ static void a_token_bucket_never_admits_more_than_burst_and_rate_times_time(void
 	search(LG_TOKEN_BUCKET);
 }
 
+static void a_fixed_window_never_admits_more_than_its_limit(void **state)
+{
+	(void)state;
+	search(LG_FIXED_WINDOW);
+}
+
 static void a_window_never_holds_more_than_its_limit(void **state)
 {
 	(void)state;
@@ -64,6 +87,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_token_bucket_never_admits_more_than_burst_and_rate_times_time),
+		cmocka_unit_test(a_fixed_window_never_admits_more_than_its_limit),
 		cmocka_unit_test(a_window_never_holds_more_than_its_limit),
 	};
 

@@ -71,7 +71,7 @@ TEST(burst_given_back_takes_as_much_off_what_is_consumed_and_no_more)
 	/* All of it consumed; of 100 it keeps 40: 60 of what is consumed count elsewhere, 40 here. */
 	assert_true(follow(&s, &t, 2, 40, 1, 0, T0));
 	assert_int_equal(lg_sublimit_held_tok(&s, 0, T0), 40);
-	assert_int_equal(lg_budget_consumed_tok(&s.budget, T0), 40);
+	assert_int_equal(lg_queue_tok(&s.queue, T0), 40);
 	lg_sublimit_fini(&s);
 }
 
@@ -89,7 +89,7 @@ TEST(burst_that_hosts_have_is_held_until_they_spend_or_return_it)
 	/* Spent: it comes back empty. */
 	lg_sublimit_book(&s, 10, T0 + S, T0 + S);
 	assert_int_equal(lg_sublimit_held_tok(&s, 50, T0 + S), 50);
-	assert_int_equal(lg_budget_consumed_tok(&s.budget, T0 + S), 0);
+	assert_int_equal(lg_queue_tok(&s.queue, T0 + S), 0);
 	/* Returned: down to the limit and no further. */
 	assert_int_equal(lg_sublimit_held_tok(&s, 21, T0 + S), 21);
 	assert_int_equal(lg_sublimit_held_tok(&s, 5, T0 + S), 20);
@@ -107,7 +107,7 @@ TEST(a_burst_that_grows_again_before_it_was_given_back_grows_only_by_the_rest)
 	follow(&s, &t, 2, 20, 0, 60, T0 + S);
 	assert_false(follow(&s, &t, 3, 80, 0, 60, T0 + S));
 	assert_int_equal(lg_sublimit_held_tok(&s, 60, T0 + S), 80);
-	assert_int_equal(lg_budget_consumed_tok(&s.budget, T0 + S), 20);
+	assert_int_equal(lg_queue_tok(&s.queue, T0 + S), 20);
 	assert_int_equal(lg_sublimit_free_tok(&s, 60, T0 + S), 0);
 	lg_sublimit_fini(&s);
 }
