@@ -45,7 +45,7 @@ BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
 SKEL    := $(B)/leasegate.skel.h
 GENERATED := $(SKEL) $(PROTO_C:.c=.h)
 
-.PHONY: all tests check sim bench lint bpf-check bpf-objects check-long vmtest demo install clean help
+.PHONY: all tests check sim sim-mutants bench lint bpf-check bpf-objects check-long vmtest demo install clean help
 all: $(B)/leasegated $(B)/leasegate ## build the daemon and the tool (default)
 
 $(B)/leasegated: $(B)/agent/main.o $(B)/libleasegate.a
@@ -96,6 +96,9 @@ bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 	$(Q)scripts/run-tests $(ROOT_T)
 sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)
 	$(Q)SEEDS=$(or $(SEEDS),200) JOBS=$(or $(JOBS),2) scripts/run-tests $(SIM_T)
+sim-mutants: $(SIM_T) ## what the simulation must find: mistakes put into the lease core, one at a time (MUTANTS="NAME...")
+	$(Q)B='$(B)' CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' ALLCFLAGS='$(ALLCFLAGS)' LDFLAGS='$(LDFLAGS)' TLIB_OBJ='$(TLIB_OBJ)' LIBS='$(LIBS)' \
+		JOBS='$(JOBS)' scripts/sim-mutants $(MUTANTS)
 bench: $(BENCH) ## build the benches: build/bench-*, each prints JSON lines
 bpf-objects: $(BPF_OBJECTS) ## compile the BPF object with each supported compiler
 tests: all $(UNIT) $(ROOT_T) $(SIM_T) $(BENCH) ## build everything there is

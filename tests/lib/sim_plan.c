@@ -100,6 +100,13 @@ static uint32_t n_victims(const struct sim_config *c, enum sim_fault_kind kind)
 	return kind == SIM_SERVER_RESTART || kind == SIM_CLOCK_STEP ? c->n_regions : c->n_regions * (1 + c->subs_per_region);
 }
 
+static bool restarts_upper_region(const struct sim_config *c, const struct sim_plan_fault *f)
+{
+	bool one = f->kind == SIM_REGION_RESTART || f->kind == SIM_REGION_LOST || f->kind == SIM_SERVER_RESTART;
+
+	return f->kind == SIM_REHOME || (one && f->index < c->n_regions);
+}
+
 static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 {
 	plan->n_faults = (uint32_t)draw(rand, 0, 16);
@@ -110,6 +117,9 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 		f->kind = draw_fault(rand);
 		cut = f->kind == SIM_CUT_HOST || f->kind == SIM_CUT_REGION;
 		f->index = (uint32_t)draw(rand, 0, n_victims(&plan->c, f->kind));
+		/* Nor does a region that lends to regions: they would have to take back all they lent before they say hello to the new life. */
+		if (plan->c.subs_per_region && restarts_upper_region(&plan->c, f))
+			f->kind = SIM_HOME_RESTART;
 		f->at_ns = (uint64_t)(draw(rand, 0.05, 0.9) * (double)plan->c.end_ns);
 		f->for_ns = (uint64_t)(draw(rand, 0.1, cut ? 25 : 4) * 1e9);
 	}
@@ -118,7 +128,7 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 static void draw_network(uint64_t *rand, struct sim_config *c)
 {
 	for (uint32_t i = 0; i < c->n_regions; i++)
-		c->rtt_ns[i] = (uint64_t)(draw(rand, 1, 150) * 1e6);
+		c->rtt_ns[i] = (uint64_t)(pow(10, draw(rand, -1, 2.2)) * 1e6);
 	c->host_rtt_ns = (uint64_t)(draw(rand, 0.2, 5) * 1e6);
 	c->clock_ppm = (int32_t)draw(rand, 200, 1000);
 	if (lg_rand_next(rand) % 3) {
