@@ -16,7 +16,7 @@ import contextlib
 import time
 
 from .daemon import Instance
-from .net import Namespace, ip, veth
+from .net import Namespace, ip, tc, veth
 from .relay import Relay
 from .traffic import Receiver, Sender
 
@@ -125,6 +125,19 @@ class Cluster:
         for r in self:
             r.sender.rate_pps = rate_pps if r is region else 0
         return time.monotonic_ns()
+
+    def _wires(self, r):
+        """Both ends of a region's way to the others: what leaves either can be dropped there."""
+        return (r.ns, "wan0"), (self.wan, r.name)
+
+    def partition(self, r):
+        """Every packet between a region and the others is lost from now on, in both directions."""
+        for ns, dev in self._wires(r):
+            tc("qdisc", "add", "dev", dev, "root", "pfifo", "limit", "0", ns=ns)
+
+    def heal(self, r):
+        for ns, dev in self._wires(r):
+            tc("qdisc", "del", "dev", dev, "root", ns=ns)
 
     def admitted_ns(self):
         """Times of all packets that were let in anywhere, sorted."""

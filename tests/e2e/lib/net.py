@@ -13,13 +13,22 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 
 
-def ip(*argv, ns=None, check=True):
-    """Runs ip(8) with the given words, inside `ns` if given. Returns its stdout."""
-    cmd = (ns.enter_argv() if ns else []) + ["ip"] + [str(a) for a in argv]
+def _run(tool, argv, ns, check):
+    cmd = (ns.enter_argv() if ns else []) + [tool] + [str(a) for a in argv]
     r = subprocess.run(cmd, capture_output=True, text=True, timeout=20)
     if check and r.returncode:
         raise OSError(f"{' '.join(cmd)}: {r.stderr.strip()}")
     return r.stdout
+
+
+def ip(*argv, ns=None, check=True):
+    """Runs ip(8) with the given words, inside `ns` if given. Returns its stdout."""
+    return _run("ip", argv, ns, check)
+
+
+def tc(*argv, ns=None, check=True):
+    """The same with tc(8)."""
+    return _run("tc", argv, ns, check)
 
 
 def _setns(fd):
