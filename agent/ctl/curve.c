@@ -249,6 +249,22 @@ static unsigned terminal_width(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
+/* The wire at both tiers of the region server. */
+static void rates_add(const json_t *live, struct lg_text *out)
+{
+	static const struct { const char *what, *reports, *grants; } tiers[] = {
+		{ "regions to this home", "reports_per_s", "grants_per_s" },
+		{ "this region's hosts", "reports_of_hosts_per_s", "grants_to_hosts_per_s" },
+	};
+	char reports[32], grants[32];
+
+	lg_text_addf(out, "\n  over the wire, per second:\n");
+	for (size_t i = 0; i < N_ELEMS(tiers); i++)
+		lg_text_addf(out, "    %-21s %8s reports %8s grants\n", tiers[i].what,
+			     lg_plot_number(json_number_value(json_object_get(live, tiers[i].reports)), reports, sizeof(reports)),
+			     lg_plot_number(json_number_value(json_object_get(live, tiers[i].grants)), grants, sizeof(grants)));
+}
+
 static void text_fill(const struct curve *curve, struct lg_text *out)
 {
 	const struct lg_plot *p = &curve->plot;
@@ -256,7 +272,7 @@ static void text_fill(const struct curve *curve, struct lg_text *out)
 
 	lg_text_addf(out, "rule %s: coordination against what it leaves out at once", p->rule);
 	if (curve->live)
-		lg_text_addf(out, "; home %s, last %lld s", curve->region,
+		lg_text_addf(out, "\nas home %s measured it in the last %lld s", curve->region,
 			     (long long)json_integer_value(json_object_get(curve->live, "seconds")));
 	lg_text_addf(out, "\n\n");
 	lg_plot_text(p, terminal_width(), out);
@@ -279,6 +295,8 @@ static void text_fill(const struct curve *curve, struct lg_text *out)
 	}
 	if (lg_plot_slope(p) != 0)
 		lg_text_addf(out, "  slope %.2f, both axes logarithmic; the law has -1\n", lg_plot_slope(p));
+	if (curve->live)
+		rates_add(curve->live, out);
 }
 
 static json_t *curve_json(const struct curve *curve)
