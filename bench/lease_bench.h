@@ -9,6 +9,7 @@
 #include "lease/home.h"
 #include "lease/lessee.h"
 #include "lease/msg.h"
+#include "lease/lessor.h"
 #include "lease/terms.h"
 
 #define BENCH_EPOCH 1
@@ -49,9 +50,9 @@ struct bench_rule {
 	struct lg_terms terms;
 	struct lg_upstream upstream;	/* up, and near */
 	struct lg_holding holding;
+	struct lg_lessor lessor;
 };
 void bench_rule_init(struct bench_rule *r, enum lg_algorithm algorithm, uint64_t limit_tok);
-int bench_home_new(struct bench_rule *r, uint64_t seed, uint64_t now_ns, struct lg_home **ret_home);
 
 /* All numbers below n, each once, in an order that looks random; then again. */
 struct bench_order {

@@ -122,7 +122,7 @@ static int homes(struct bytes *b, uint32_t n_holders, struct memory *ret)
 	for (uint32_t i = 0; i < b->n * n_holders; i++)
 		b->accounts[i].spend_tok = 20;
 	for (uint32_t i = 0; i < b->n && r == 0; i++)
-		r = bench_home_new(&b->rule, i, b->now_ns, &b->homes[i]);
+		r = lg_home_new(&b->rule.lessor, b->now_ns, &b->homes[i]);
 	for (uint32_t round = 0; r == 0 && round < ROUNDS; round++)
 		one_round(b, n_holders);
 	*ret = minus(memory_now(), before);

@@ -191,7 +191,7 @@ static int home_open(const struct bench_case *c, const struct bench_scale *scale
 	if (!k->homes)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < k->c.n_keys && r == 0; i++)
-		r = bench_home_new(&k->rule, i, k->now_ns, &k->homes[i]);
+		r = lg_home_new(&k->rule.lessor, k->now_ns, &k->homes[i]);
 	if (r < 0)
 		return r;
 	k->step_ns = k->rule.terms.region_period_ns / ((uint64_t)k->c.n_keys * k->c.n_holders);
@@ -276,7 +276,7 @@ static int region_open(const struct bench_case *c, const struct bench_scale *sca
 		const struct lg_region_effects fx = { .arg = k, .ask = on_region_ask, .grant = on_grant };
 
 		k->job = (uint64_t)i * k->c.n_holders;
-		r = lg_region_new(&k->rule.holding, BENCH_EPOCH, NULL, k->now_ns, k->now_ns + i, i, &k->regions[i]);
+		r = lg_region_new(&k->rule.lessor, &k->rule.holding, k->now_ns, k->now_ns + i, &k->regions[i]);
 		if (r == 0)
 			lg_region_up(k->regions[i], k->now_ns, &fx);
 		if (k->n_to_home == BLOCK)

@@ -135,7 +135,7 @@ static int lessor_fill(struct lessor *l, uint32_t n_keys)
 		uint8_t address[16];
 
 		address_of(i, address);
-		r = bench_home_new(&l->rule, i, lg_clock_now_ns(), &l->homes[i]);
+		r = lg_home_new(&l->rule.lessor, lg_clock_now_ns(), &l->homes[i]);
 		if (r == 0)
 			r = lg_table_put(l->table, address, l->homes[i]);
 	}

@@ -17,11 +17,7 @@ void bench_rule_init(struct bench_rule *r, enum lg_algorithm algorithm, uint64_t
 	lg_terms_init(&rule, &fleet, &r->terms);
 	r->terms.kind = LG_LEASE_BLOCK;
 	r->holding = (struct lg_holding){ .terms = &r->terms, .upstream = &r->upstream };
-}
-
-int bench_home_new(struct bench_rule *r, uint64_t seed, uint64_t now_ns, struct lg_home **ret_home)
-{
-	return lg_home_new(&r->terms, BENCH_EPOCH, NULL, now_ns, seed, ret_home);
+	r->lessor = (struct lg_lessor){ .terms = &r->terms, .epoch = BENCH_EPOCH };
 }
 
 void bench_said_keep(struct bench_said *s, const struct lg_ask *ask)

@@ -12,141 +12,296 @@
  */
 #include "lease/budget.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/pool.h"
 #include "lease/arith.h"
+#include "lease/slots.h"
 
 typedef unsigned __int128 u128;
 
-int lg_budget_init(struct lg_budget *b, enum lg_algorithm algorithm, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns,
-		   uint64_t now_ns)
+#define LEVEL_MAX (((u128)1 << 96) - 1)
+#define FULL_SHIFT 20
+#define FULL_KEPT_NS 20000000000ull	/* since its end; well within the 68 s after which its digits repeat */
+#define FULL_GAP_NS 250000000ull	/* two that are further apart do not become one */
+
+/* When level was 0 and minting went to waste, oldest first. */
+struct lg_budget_full {
+	uint32_t n;
+	struct {
+		uint64_t from_ns;
+		uint64_t to_ns;
+	} v[LG_BUDGET_FULL_MAX];
+};
+
+static bool is_bucket(const struct lg_terms *t)
 {
-	*b = (struct lg_budget){
-		.algorithm = algorithm,
-		.limit_tok = limit_tok,
-		.per_ns = lg_max_u64(per_ns, 1),
-		.at_ns = now_ns,
-	};
-	if (algorithm == LG_TOKEN_BUCKET)
+	return t->algorithm == LG_TOKEN_BUCKET;
+}
+
+int lg_budget_init(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
+{
+	int r;
+
+	*b = (struct lg_budget){ .at_ns = now_ns };
+	if (is_bucket(t))
 		return 0;
-	return lg_slots_init(&b->window, b->per_ns, slot_ns, LG_BUDGET_SLOTS);
+	b->window = lg_pool_get(sizeof(*b->window));
+	if (!b->window)
+		return -ENOMEM;
+	r = lg_slots_init(b->window, t->per_ns, t->slot_ns, LG_BUDGET_SLOTS);
+	if (r < 0) {
+		lg_pool_put(b->window, sizeof(*b->window));
+		b->window = NULL;
+	}
+	return r;
 }
 
-void lg_budget_fini(struct lg_budget *b)
+void lg_budget_fini(struct lg_budget *b, const struct lg_terms *t)
 {
-	lg_slots_fini(&b->window);
+	if (is_bucket(t)) {
+		lg_pool_put(b->full, sizeof(*b->full));
+		b->full = NULL;
+	} else if (b->window) {
+		lg_slots_fini(b->window);
+		lg_pool_put(b->window, sizeof(*b->window));
+		b->window = NULL;
+	}
 }
 
-static void full_drop(struct lg_budget *b, uint32_t i)
+size_t lg_budget_bytes(const struct lg_budget *b, const struct lg_terms *t)
 {
-	memmove(&b->full[i], &b->full[i + 1], (b->n_full - i - 1) * sizeof(b->full[0]));
-	b->n_full--;
+	if (is_bucket(t))
+		return b->full ? sizeof(*b->full) : 0;
+	return b->window ? sizeof(*b->window) + lg_slots_bytes(b->window) : 0;
 }
 
-static void full_insert(struct lg_budget *b, uint32_t i, uint64_t from_ns, uint64_t to_ns)
+static void full_drop(struct lg_budget_full *f, uint32_t i)
 {
-	if (b->n_full == LG_BUDGET_FULL_MAX) {
+	memmove(&f->v[i], &f->v[i + 1], (f->n - i - 1) * sizeof(f->v[0]));
+	f->n--;
+}
+
+static void full_insert(struct lg_budget_full *f, uint32_t i, uint64_t from_ns, uint64_t to_ns)
+{
+	if (f->n == LG_BUDGET_FULL_MAX) {
 		if (i == 0)
 			return;
-		full_drop(b, 0);
+		full_drop(f, 0);
 		i--;
 	}
-	memmove(&b->full[i + 1], &b->full[i], (b->n_full - i) * sizeof(b->full[0]));
-	b->full[i].from_ns = from_ns;
-	b->full[i].to_ns = to_ns;
-	b->n_full++;
+	memmove(&f->v[i + 1], &f->v[i], (f->n - i) * sizeof(f->v[0]));
+	f->v[i].from_ns = from_ns;
+	f->v[i].to_ns = to_ns;
+	f->n++;
 }
 
-static void full_append(struct lg_budget *b, uint64_t from_ns, uint64_t to_ns)
+static bool remembers_full(const struct lg_terms *t)
 {
-	if (b->n_full && b->full[b->n_full - 1].to_ns == from_ns)
-		b->full[b->n_full - 1].to_ns = to_ns;
-	else if (from_ns < to_ns)
-		full_insert(b, b->n_full, from_ns, to_ns);
+	return (u128)t->budget_tok * t->per_ns <= (u128)t->limit_tok * LG_BUDGET_FULL_SPAN_NS;
 }
 
-void lg_budget_advance(struct lg_budget *b, uint64_t now_ns)
+static u128 level_of(const struct lg_budget *b)
 {
-	u128 drained;
+	return (u128)b->level_high << 64 | b->level_low;
+}
 
-	if (b->algorithm != LG_TOKEN_BUCKET || now_ns <= b->at_ns)
-		return;
-	drained = (u128)b->limit_tok * (now_ns - b->at_ns);
-	if (drained < b->level || b->limit_tok == 0) {
-		b->level -= drained;
-	} else {
-		uint64_t idle_ns = (uint64_t)((drained - b->level) / b->limit_tok);
+/* Full is full: a level that does not fit says that the bucket is empty for ages. */
+static void set_level(struct lg_budget *b, u128 level)
+{
+	if (level > LEVEL_MAX)
+		level = LEVEL_MAX;
+	b->level_low = (uint64_t)level;
+	b->level_high = (uint32_t)(level >> 64);
+}
 
-		b->level = 0;
-		full_append(b, now_ns - idle_ns, now_ns);
+/* The full time kept beside the level, never more than was. None: false. */
+static bool last_full(const struct lg_budget *b, uint64_t *ret_from_ns, uint64_t *ret_to_ns)
+{
+	uint64_t at = b->at_ns >> FULL_SHIFT, to = at - (uint16_t)(at - b->full_to);
+
+	if (!b->full_for)
+		return false;
+	*ret_from_ns = (to - b->full_for) << FULL_SHIFT;
+	*ret_to_ns = to << FULL_SHIFT;
+	return true;
+}
+
+/* at_ns becomes that. The end of a full time is told by its last digits, so one that ended long ago must be forgotten. */
+static void set_last_full(struct lg_budget *b, uint64_t from_ns, uint64_t to_ns, uint64_t at_ns)
+{
+	uint64_t from = (from_ns + (1ull << FULL_SHIFT) - 1) >> FULL_SHIFT, to = to_ns >> FULL_SHIFT;
+	bool fresh = to_ns + FULL_KEPT_NS > at_ns;
+
+	b->at_ns = at_ns;
+	b->full_to = (uint16_t)to;
+	b->full_for = fresh ? (uint16_t)lg_min_u64(lg_sub_floor(to, from), UINT16_MAX) : 0;
+}
+
+/* Time goes on, and the bucket is not full. */
+static void go_on(struct lg_budget *b, uint64_t at_ns)
+{
+	uint64_t from_ns, to_ns;
+
+	if (last_full(b, &from_ns, &to_ns))
+		set_last_full(b, from_ns, to_ns, at_ns);
+	b->at_ns = at_ns;
+}
+
+/* Moved to the end of the earlier one, the new one is of less use, by the gap between them: alone it may be worth more. */
+static void add_last_full(struct lg_budget *b, uint64_t now_ns)
+{
+	uint64_t from_ns, to_ns, gap_ns;
+
+	if (last_full(b, &from_ns, &to_ns)) {
+		gap_ns = lg_sub_floor(b->at_ns, to_ns);
+		if (gap_ns <= FULL_GAP_NS && gap_ns <= (to_ns - from_ns) / 4) {
+			set_last_full(b, from_ns, to_ns + (now_ns - b->at_ns), now_ns);
+			return;
+		}
 	}
-	b->at_ns = now_ns;
+	set_last_full(b, b->at_ns, now_ns, now_ns);
+}
+
+static void add_full(struct lg_budget_full *f, uint64_t from_ns, uint64_t to_ns)
+{
+	if (f->n && f->v[f->n - 1].to_ns == from_ns)
+		f->v[f->n - 1].to_ns = to_ns;
+	else
+		full_insert(f, f->n, from_ns, to_ns);
+}
+
+/* The bucket has been full since at_ns, and something will be booked. */
+static void close_full(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
+{
+	if (!b->full && remembers_full(t))
+		b->full = lg_pool_get(sizeof(*b->full));
+	if (b->full) {
+		add_full(b->full, b->at_ns, now_ns);
+		b->at_ns = now_ns;
+	} else {
+		add_last_full(b, now_ns);
+	}
+}
+
+void lg_budget_advance(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
+{
+	u128 level = level_of(b), drained;
+
+	if (level == 0 || now_ns <= b->at_ns)
+		return;
+	drained = (u128)t->limit_tok * (now_ns - b->at_ns);
+	if (drained < level || t->limit_tok == 0) {
+		set_level(b, level - drained);
+		go_on(b, now_ns);
+	} else {
+		set_level(b, 0);
+		go_on(b, now_ns - (uint64_t)((drained - level) / t->limit_tok));
+	}
+}
+
+/* What of need a time would have drained is taken from it; *ret_used_ns of it, from its beginning. */
+static u128 use(const struct lg_terms *t, u128 need, uint64_t time_ns, uint64_t *ret_used_ns)
+{
+	if (need >= (u128)time_ns * t->limit_tok) {
+		*ret_used_ns = time_ns;
+		return need - (u128)time_ns * t->limit_tok;
+	}
+	*ret_used_ns = (uint64_t)((need + t->limit_tok - 1) / t->limit_tok);
+	return 0;
 }
 
 /* What of need the full times after spent_ns would have drained is taken from them; returns the rest. */
-static u128 use_waste(struct lg_budget *b, u128 need, uint64_t spent_ns)
+static u128 use_full(struct lg_budget_full *f, const struct lg_terms *t, u128 need, uint64_t spent_ns)
 {
-	for (uint32_t i = 0; i < b->n_full && need;) {
-		uint64_t from_ns = lg_max_u64(b->full[i].from_ns, spent_ns);
-		uint64_t left_from_ns = b->full[i].from_ns, to_ns = b->full[i].to_ns;
+	for (uint32_t i = 0; i < f->n && need;) {
+		uint64_t from_ns = lg_max_u64(f->v[i].from_ns, spent_ns);
+		uint64_t left_from_ns = f->v[i].from_ns, to_ns = f->v[i].to_ns;
 		uint64_t used_ns;
 
 		if (from_ns >= to_ns) {
 			i++;
 			continue;
 		}
-		if (need >= (u128)(to_ns - from_ns) * b->limit_tok) {
-			used_ns = to_ns - from_ns;
-			need -= (u128)used_ns * b->limit_tok;
-		} else {
-			used_ns = (uint64_t)((need + b->limit_tok - 1) / b->limit_tok);
-			need = 0;
-		}
-		full_drop(b, i);
+		need = use(t, need, to_ns - from_ns, &used_ns);
+		full_drop(f, i);
 		if (from_ns + used_ns < to_ns)
-			full_insert(b, i, from_ns + used_ns, to_ns);
+			full_insert(f, i, from_ns + used_ns, to_ns);
 		if (left_from_ns < from_ns) {
-			full_insert(b, i, left_from_ns, from_ns);
+			full_insert(f, i, left_from_ns, from_ns);
 			i++;
 		}
 	}
 	return need;
 }
 
-void lg_budget_book(struct lg_budget *b, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+/* The same of the one kept beside the level. */
+static u128 use_last_full(struct lg_budget *b, const struct lg_terms *t, u128 need, uint64_t spent_ns)
 {
-	lg_budget_advance(b, now_ns);
-	if (b->algorithm == LG_TOKEN_BUCKET)
-		b->level += use_waste(b, (u128)tok * b->per_ns, spent_ns);
-	else
-		lg_slots_add(&b->window, spent_ns, tok, now_ns);
+	uint64_t left_from_ns, from_ns, to_ns, used_ns;
+
+	if (!last_full(b, &left_from_ns, &to_ns))
+		return need;
+	from_ns = lg_max_u64(left_from_ns, spent_ns);
+	if (from_ns >= to_ns)
+		return need;
+	need = use(t, need, to_ns - from_ns, &used_ns);
+	set_last_full(b, left_from_ns, to_ns - used_ns, b->at_ns);
+	return need;
 }
 
-uint64_t lg_budget_consumed_tok(struct lg_budget *b, uint64_t now_ns)
+void lg_budget_book(struct lg_budget *b, const struct lg_terms *t, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+{
+	u128 need = (u128)tok * t->per_ns;
+
+	if (!is_bucket(t)) {
+		lg_slots_add(b->window, spent_ns, tok, now_ns);
+		return;
+	}
+	lg_budget_advance(b, t, now_ns);
+	if (!b->level_low && !b->level_high && b->at_ns < now_ns)
+		close_full(b, t, now_ns);
+	if (spent_ns < now_ns)
+		need = b->full ? use_full(b->full, t, need, spent_ns) : use_last_full(b, t, need, spent_ns);
+	set_level(b, level_of(b) + need);
+}
+
+/* level / per_ns rounded up; nearly always it fits into 64 bits, where dividing costs a tenth. */
+static uint64_t level_tok(const struct lg_budget *b, const struct lg_terms *t)
 {
 	u128 tok;
 
-	if (b->algorithm != LG_TOKEN_BUCKET)
-		return lg_slots_sum(&b->window, now_ns);
-	lg_budget_advance(b, now_ns);
-	if (b->level == 0)
+	if (!b->level_low && !b->level_high)
 		return 0;
-	tok = (b->level - 1) / b->per_ns + 1;
+	if (!b->level_high)
+		return (b->level_low - 1) / t->per_ns + 1;
+	tok = (level_of(b) - 1) / t->per_ns + 1;
 	return tok > UINT64_MAX ? UINT64_MAX : (uint64_t)tok;
 }
 
-void lg_budget_change(struct lg_budget *b, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns, uint64_t now_ns)
+uint64_t lg_budget_consumed_tok(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
 {
-	per_ns = lg_max_u64(per_ns, 1);
-	lg_budget_advance(b, now_ns);
-	if (b->algorithm == LG_TOKEN_BUCKET) {
-		u128 tok = b->level / b->per_ns, rest = b->level % b->per_ns;
+	if (!is_bucket(t))
+		return lg_slots_sum(b->window, now_ns);
+	lg_budget_advance(b, t, now_ns);
+	return level_tok(b, t);
+}
 
-		b->level = tok * per_ns + (rest * per_ns + b->per_ns - 1) / b->per_ns;
-		b->n_full = 0;	/* wasted at another rate */
-	} else {
-		lg_slots_reshape(&b->window, per_ns, slot_ns, LG_BUDGET_SLOTS, now_ns);
+void lg_budget_change(struct lg_budget *b, const struct lg_terms *from, const struct lg_terms *to, uint64_t now_ns)
+{
+	u128 tok, rest;
+
+	lg_budget_advance(b, from, now_ns);
+	if (!is_bucket(from)) {
+		lg_slots_reshape(b->window, to->per_ns, to->slot_ns, LG_BUDGET_SLOTS, now_ns);
+		return;
 	}
-	b->limit_tok = limit_tok;
-	b->per_ns = per_ns;
+	tok = level_of(b) / from->per_ns;
+	rest = level_of(b) % from->per_ns;
+	set_level(b, tok * to->per_ns + (rest * to->per_ns + from->per_ns - 1) / from->per_ns);
+	b->at_ns = lg_max_u64(b->at_ns, now_ns);
+	b->full_for = 0;	/* wasted at another rate */
+	if (b->full)
+		b->full->n = 0;
 }

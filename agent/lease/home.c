@@ -19,200 +19,259 @@
 #include "lease/home.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
+#include "base/pool.h"
 #include "lease/age.h"
+#include "lease/arith.h"
 #include "lease/budget.h"
 #include "lease/ledger.h"
-#include "lease/arith.h"
 
 #define STRETCH_MAX_NS 10000000000ull
 #define USED_SLOTS 512	/* grain of a holder's part of the window: only fairness hangs on it */
 
+/* A window's part of an account, at the same place in its array. */
+struct home_part {
+	struct lg_slots used;		/* what the holder spent of the window */
+	uint64_t lowest_mtps[2];	/* its demand, in this stretch of time and the one before */
+	uint64_t stretch_ns;		/* when this one began */
+};
+
+/* What most keys do without. */
+struct home_more {
+	bool recovering;
+	uint64_t settle_ns;		/* it ends at the latest */
+	uint64_t unknown_tok;		/* token bucket, recovering */
+	/* windows */
+	struct home_part *parts;
+	uint32_t cap;
+	uint64_t level_tok;		/* of the last division: nobody holds and has spent more; UINT64_MAX none */
+};
+
 struct lg_home {
-	struct lg_terms terms;
-	const struct lg_succession *succession;
 	struct lg_budget budget;
 	struct lg_ledger ledger;
-	bool recovering;
-	uint64_t settle_ns;	/* recovering ends at the latest */
-	uint64_t unknown_tok;	/* token bucket, recovering */
-	uint64_t granted_total_tok;
-	uint64_t lapsed_total_tok;
+	struct lg_lessor *lessor;
+	struct home_more *more;		/* windows have it, and whoever is recovering */
 };
+_Static_assert(sizeof(struct lg_home) + sizeof(struct lg_holder) <= 160, "a key with one holder has 160 bytes");
 
 static bool is_window(const struct lg_home *h)
 {
-	return h->terms.algorithm != LG_TOKEN_BUCKET;
+	return h->lessor->terms->algorithm != LG_TOKEN_BUCKET;
+}
+
+static bool is_recovering(const struct lg_home *h)
+{
+	return h->more && h->more->recovering;
+}
+
+static uint64_t consumed_tok(struct lg_home *h, uint64_t now_ns)
+{
+	return lg_budget_consumed_tok(&h->budget, h->lessor->terms, now_ns);
 }
 
 static uint64_t unknown_tok(struct lg_home *h, uint64_t now_ns)
 {
-	if (!h->recovering)
+	if (!is_recovering(h))
 		return 0;
 	if (!is_window(h))
-		return h->unknown_tok;
-	return lg_sub_floor(h->terms.budget_tok, lg_budget_consumed_tok(&h->budget, now_ns) + h->ledger.outstanding_tok);
+		return h->more->unknown_tok;
+	return lg_sub_floor(h->lessor->terms->budget_tok, consumed_tok(h, now_ns) + h->ledger.outstanding_tok);
 }
 
 static uint64_t pool_tok(struct lg_home *h, uint64_t now_ns)
 {
-	uint64_t bound_tok = lg_budget_consumed_tok(&h->budget, now_ns) + h->ledger.outstanding_tok + unknown_tok(h, now_ns);
+	const struct lg_terms *t = h->lessor->terms;
+	uint64_t bound_tok = consumed_tok(h, now_ns) + h->ledger.outstanding_tok + unknown_tok(h, now_ns);
 
-	return lg_min_u64(lg_sub_floor(h->terms.budget_tok, bound_tok),
-			  lg_sub_floor(h->terms.max_outstanding_tok, h->ledger.outstanding_tok));
+	return lg_min_u64(lg_sub_floor(t->budget_tok, bound_tok), lg_sub_floor(t->max_outstanding_tok, h->ledger.outstanding_tok));
 }
 
 /* Recovering is over as of at_ns: what nobody owned up to was spent. */
 static void settle_at(struct lg_home *h, uint64_t at_ns)
 {
-	h->recovering = false;
-	if (!is_window(h))
-		lg_budget_book(&h->budget, h->unknown_tok, at_ns, at_ns);
-	h->unknown_tok = 0;
+	h->more->recovering = false;
+	if (is_window(h))
+		return;
+	lg_budget_book(&h->budget, h->lessor->terms, h->more->unknown_tok, at_ns, at_ns);
+	lg_pool_put(h->more, sizeof(*h->more));
+	h->more = NULL;
 }
 
 static void settle(struct lg_home *h, uint64_t now_ns)
 {
-	if (!h->recovering)
+	const struct lg_lessor *lessor = h->lessor;
+
+	if (!is_recovering(h))
 		return;
-	if (lg_ledger_knows_all(&h->ledger, h->succession)) {
-		settle_at(h, lg_min_u64(now_ns, h->settle_ns));
-		if (is_window(h) && lg_succession_forgot_ns(h->succession))
-			lg_budget_book(&h->budget, h->terms.limit_tok, lg_succession_forgot_ns(h->succession), now_ns);
-	} else if (now_ns >= h->settle_ns) {
-		settle_at(h, h->settle_ns);
+	if (lg_ledger_knows_all(&h->ledger, lessor->succession)) {
+		settle_at(h, lg_min_u64(now_ns, h->more->settle_ns));
+		if (is_window(h) && lg_succession_forgot_ns(lessor->succession))
+			lg_budget_book(&h->budget, lessor->terms, lessor->terms->limit_tok,
+				       lg_succession_forgot_ns(lessor->succession), now_ns);
+	} else if (now_ns >= h->more->settle_ns) {
+		settle_at(h, h->more->settle_ns);
 	}
-	lg_budget_advance(&h->budget, now_ns);
+	lg_budget_advance(&h->budget, lessor->terms, now_ns);
 }
 
 /* The state an earlier life left behind, as of the moment this one began. */
 static void inherit(struct lg_home *h)
 {
-	const struct lg_terms *t = &h->terms;
-	bool unsettled = lg_succession_is_unsettled(h->succession);
+	const struct lg_succession *old = h->lessor->succession;
+	const struct lg_terms *t = h->lessor->terms;
+	struct home_more *more = h->more;
 
-	h->recovering = true;
-	h->settle_ns = lg_succession_since_ns(h->succession) + t->ttl_ns + t->grace_ns;
+	more->recovering = true;
+	more->settle_ns = lg_succession_since_ns(old) + t->ttl_ns + t->grace_ns;
 	if (is_window(h)) {
-		h->settle_ns += t->per_ns;
+		more->settle_ns += t->per_ns;
 		return;
 	}
-	h->unknown_tok = unsettled ? t->budget_tok : lg_min_u64(t->max_outstanding_tok, t->budget_tok);
-	lg_budget_book(&h->budget, t->budget_tok - h->unknown_tok, h->budget.at_ns, h->budget.at_ns);
+	more->unknown_tok = lg_succession_is_unsettled(old) ? t->budget_tok : lg_min_u64(t->max_outstanding_tok, t->budget_tok);
+	lg_budget_book(&h->budget, t, t->budget_tok - more->unknown_tok, h->budget.at_ns, h->budget.at_ns);
 }
 
-int lg_home_new(const struct lg_terms *terms, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
-		uint64_t seed, struct lg_home **ret_home)
+int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home)
 {
-	_cleanup_(lg_home_free) struct lg_home *h = calloc(1, sizeof(*h));
-	uint64_t since_ns = succession ? lg_succession_since_ns(succession) : now_ns;
+	_cleanup_(lg_home_free) struct lg_home *h = lg_pool_get(sizeof(*h));
 	int r;
 
 	if (!h)
 		return -ENOMEM;
-	h->terms = *terms;
-	h->succession = succession;
-	lg_ledger_init(&h->ledger, epoch, seed);
-	r = lg_budget_init(&h->budget, terms->algorithm, terms->limit_tok, terms->per_ns, terms->slot_ns, since_ns);
+	h->lessor = lessor;
+	lg_ledger_init(&h->ledger);
+	if (lessor->succession || is_window(h)) {
+		h->more = lg_pool_get(sizeof(*h->more));
+		if (!h->more)
+			return -ENOMEM;
+		h->more->level_tok = UINT64_MAX;
+	}
+	r = lg_budget_init(&h->budget, lessor->terms, lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
 	if (r < 0)
 		return r;
-	if (succession)
+	if (lessor->succession)
 		inherit(h);
 	settle(h, now_ns);
 	*ret_home = TAKE(h);
 	return 0;
 }
 
+static void more_free(struct home_more *more, uint32_t n)
+{
+	if (!more)
+		return;
+	for (uint32_t i = 0; i < n && more->parts; i++)
+		lg_slots_fini(&more->parts[i].used);
+	lg_pool_put(more->parts, more->cap * sizeof(*more->parts));
+	lg_pool_put(more, sizeof(*more));
+}
+
 struct lg_home *lg_home_free(struct lg_home *home)
 {
 	if (!home)
 		return NULL;
+	more_free(home->more, home->ledger.n);
 	lg_ledger_fini(&home->ledger);
-	lg_budget_fini(&home->budget);
-	free(home);
+	lg_budget_fini(&home->budget, home->lessor->terms);
+	lg_pool_put(home, sizeof(*home));
 	return NULL;
+}
+
+static struct home_part *part_of(const struct lg_home *h, const struct lg_holder *account)
+{
+	return h->more && h->more->parts ? &h->more->parts[account - h->ledger.v] : NULL;
 }
 
 void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns)
 {
 	settle(h, now_ns);
-	lg_budget_change(&h->budget, terms->limit_tok, terms->per_ns, terms->slot_ns, now_ns);
-	for (uint32_t i = 0; i < h->ledger.n; i++)
-		if (h->ledger.v[i].used)
-			lg_slots_reshape(h->ledger.v[i].used, terms->per_ns, terms->slot_ns, USED_SLOTS, now_ns);
-	h->terms = *terms;
+	lg_budget_change(&h->budget, h->lessor->terms, terms, now_ns);
+	for (uint32_t i = 0; i < h->ledger.n && is_window(h); i++)
+		lg_slots_reshape(&h->more->parts[i].used, terms->per_ns, terms->slot_ns, USED_SLOTS, now_ns);
 }
 
 static void book(struct lg_home *h, struct lg_holder *holder, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
 {
-	lg_budget_book(&h->budget, tok, spent_ns, now_ns);
-	if (holder->used)
-		lg_slots_add(holder->used, spent_ns, tok, now_ns);
+	struct home_part *part = part_of(h, holder);
+
+	lg_budget_book(&h->budget, h->lessor->terms, tok, spent_ns, now_ns);
+	if (part && part->used.v)	/* there may have been no memory for it: it is fairness only */
+		lg_slots_add(&part->used, spent_ns, tok, now_ns);
 }
 
-struct lapse {
+/* What the callbacks of the ledger work with. */
+struct home_call {
 	struct lg_home *h;
 	uint64_t now_ns;
+	const struct lg_home_effects *fx;
 };
 
 static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
 {
-	struct lapse *lapse = arg;
+	struct home_call *call = arg;
 
-	lapse->h->lapsed_total_tok += tok;
-	book(lapse->h, holder, tok, lapse->now_ns, lapse->now_ns);
+	call->h->lessor->lapsed_tok += tok;
+	book(call->h, holder, tok, call->now_ns, call->now_ns);
 }
 
 /* What each message and each tick begins with: time passes. */
 static void advance(struct lg_home *h, uint64_t now_ns)
 {
 	settle(h, now_ns);
-	lg_budget_advance(&h->budget, now_ns);
-	lg_ledger_expire(&h->ledger, now_ns, lapsed, &(struct lapse){ h, now_ns });
+	lg_budget_advance(&h->budget, h->lessor->terms, now_ns);
+	lg_ledger_expire(&h->ledger, now_ns, lapsed, &(struct home_call){ .h = h, .now_ns = now_ns });
 }
+
+/* ---- fair parts of a window ---- */
 
 /* What a holder's fair part of the window is cut from: a little more than it would spend in one. */
 static uint64_t window_want_tok(const struct lg_home *h, const struct lg_holder *holder)
 {
-	uint64_t tok = lg_mul_div(holder->demand_mtps, h->terms.per_ns, 1000000000000ull);
+	uint64_t tok = lg_mul_div((uint64_t)holder->demand_mtps, h->lessor->terms->per_ns, 1000000000000ull);
 
 	return lg_min_u64(tok, LG_BURST_MAX_TOK) * 105 / 100 + 2;
 }
 
 /* Demand as it has been for a while: of traffic that comes and goes, or moves between holders, the least. */
-static void see_demand(const struct lg_home *h, struct lg_holder *holder, uint64_t now_ns)
+static void see_demand(const struct lg_home *h, const struct lg_holder *holder, uint64_t now_ns)
 {
-	uint64_t stretch_ns = lg_min_u64(h->terms.per_ns / 2, STRETCH_MAX_NS);
+	uint64_t stretch_ns = lg_min_u64(h->lessor->terms->per_ns / 2, STRETCH_MAX_NS), mtps = (uint64_t)holder->demand_mtps;
+	struct home_part *part = part_of(h, holder);
 
-	if (!holder->stretch_ns)
-		holder->lowest_mtps[0] = holder->lowest_mtps[1] = holder->demand_mtps;
-	if (!holder->stretch_ns || now_ns - holder->stretch_ns >= stretch_ns) {
-		holder->lowest_mtps[1] = holder->lowest_mtps[0];
-		holder->lowest_mtps[0] = holder->demand_mtps;
-		holder->stretch_ns = now_ns;
+	if (!part)
+		return;
+	if (!part->stretch_ns)
+		part->lowest_mtps[0] = part->lowest_mtps[1] = mtps;
+	if (!part->stretch_ns || now_ns - part->stretch_ns >= stretch_ns) {
+		part->lowest_mtps[1] = part->lowest_mtps[0];
+		part->lowest_mtps[0] = mtps;
+		part->stretch_ns = now_ns;
 	}
-	holder->lowest_mtps[0] = lg_min_u64(holder->lowest_mtps[0], holder->demand_mtps);
+	part->lowest_mtps[0] = lg_min_u64(part->lowest_mtps[0], mtps);
 }
 
 /* Whether the holders have been asking for so much more than the limit that who is small would go short without a share of its own. */
 static bool is_overloaded(const struct lg_home *h)
 {
+	const struct lg_terms *t = h->lessor->terms;
 	uint64_t sum_mtps = 0;
 
 	for (uint32_t i = 0; i < h->ledger.n; i++) {
-		const struct lg_holder *holder = &h->ledger.v[i];
+		const struct home_part *part = &h->more->parts[i];
+		uint64_t lowest_mtps = lg_min_u64(part->lowest_mtps[0], part->lowest_mtps[1]);
 
-		sum_mtps += lg_min_u64(holder->demand_mtps, lg_min_u64(holder->lowest_mtps[0], holder->lowest_mtps[1]));
+		sum_mtps += lg_min_u64((uint64_t)h->ledger.v[i].demand_mtps, lowest_mtps);
 	}
-	return lg_mul_div(sum_mtps, h->terms.per_ns, 1000000000000ull) / 5 >= h->terms.limit_tok / 4;
+	return lg_mul_div(sum_mtps, t->per_ns, 1000000000000ull) / 5 >= t->limit_tok / 4;
 }
 
 /* The height of water that fills vessels as high as the wants with limit tokens; all of them to the brim: UINT64_MAX. */
 static uint64_t window_level_tok(const struct lg_home *h)
 {
 	const struct lg_ledger *l = &h->ledger;
-	uint64_t left_tok = h->terms.limit_tok, level_tok = 0;
+	uint64_t left_tok = h->lessor->terms->limit_tok, level_tok = 0;
 	uint32_t n_short = l->n;
 
 	for (uint32_t pass = 0; n_short && pass <= l->n; pass++) {
@@ -233,7 +292,7 @@ static uint64_t window_level_tok(const struct lg_home *h)
 		if (n_over == n_short)
 			break;
 		n_short = n_over;
-		left_tok = lg_sub_floor(h->terms.limit_tok, below_tok);
+		left_tok = lg_sub_floor(h->lessor->terms->limit_tok, below_tok);
 	}
 	return level_tok;
 }
@@ -242,66 +301,133 @@ static uint64_t window_level_tok(const struct lg_home *h)
  * Tokens of a window come back in the pulses in which they were spent, so who took them first would have them again and again. While
  * the holders would spend more than the limit, each may hold and have spent no more than its max-min fair part of it.
  */
-static void cap_shares(struct lg_home *h, uint64_t now_ns)
+static uint64_t most_tok(const struct lg_home *h, const struct lg_holder *holder, uint64_t now_ns)
 {
-	uint64_t level_tok = is_overloaded(h) ? window_level_tok(h) : UINT64_MAX;
+	uint64_t share_tok = lg_min_u64(h->more->level_tok, window_want_tok(h, holder));
 
-	for (uint32_t i = 0; i < h->ledger.n; i++) {
-		struct lg_holder *holder = &h->ledger.v[i];
-		uint64_t share_tok = lg_min_u64(level_tok, window_want_tok(h, holder));
-		uint64_t used_tok = holder->used ? lg_slots_sum(holder->used, now_ns) : 0;
-
-		if (level_tok == UINT64_MAX)
-			lg_ledger_cap(&h->ledger, holder, UINT64_MAX);
-		else
-			lg_ledger_cap(&h->ledger, holder, lg_sub_floor(share_tok, used_tok));
-	}
+	if (h->more->level_tok == UINT64_MAX)
+		return UINT64_MAX;
+	return lg_sub_floor(share_tok, lg_slots_sum(&part_of(h, holder)->used, now_ns));
 }
+
+/* ---- grants ---- */
 
 static void answer(struct lg_home *h, struct lg_holder *holder, const struct lg_home_effects *fx)
 {
+	const struct lg_terms *t = h->lessor->terms;
 	struct lg_grant grant;
 
-	lg_ledger_grant(&h->ledger, holder, h->terms.ttl_ns, h->terms.grace_ns, &grant);
-	grant.cap_tok = h->terms.max_outstanding_tok;
-	if (h->recovering && is_window(h))
+	lg_ledger_grant(&h->ledger, h->lessor, holder, t->ttl_ns, &grant);
+	grant.cap_tok = t->max_outstanding_tok;
+	if (is_recovering(h) && is_window(h))
 		grant.status = LG_GRANT_RECOVERING;
 	fx->grant(fx->arg, holder->index, &grant);
 }
 
-/* Lends what can be lent; tells those who got something, and `asked` in any case. Whether somebody is still short. */
-static bool divide(struct lg_home *h, const struct lg_holder *asked, uint64_t now_ns, const struct lg_home_effects *fx)
+static void tell(void *arg, struct lg_holder *holder)
 {
-	bool short_of = false;
+	struct home_call *call = arg;
 
-	if (h->ledger.want_tok && is_window(h))
-		cap_shares(h, now_ns);
-	h->granted_total_tok += lg_ledger_divide(&h->ledger, pool_tok(h, now_ns), now_ns, h->terms.grace_ns);
-	for (uint32_t i = 0; i < h->ledger.n; i++) {
-		struct lg_holder *holder = &h->ledger.v[i];
+	answer(call->h, holder, call->fx);
+}
 
-		short_of |= holder->want_tok > lg_holder_outstanding_tok(holder);
-		if (holder->give_tok || holder == asked)
-			answer(h, holder, fx);
+static uint64_t divide_window(struct lg_home *h, uint64_t now_ns)
+{
+	uint64_t most[LG_HOLDERS_MAX];
+
+	if (!h->ledger.n_short)
+		return 0;
+	h->more->level_tok = is_overloaded(h) ? window_level_tok(h) : UINT64_MAX;
+	for (uint32_t i = 0; i < h->ledger.n; i++)
+		most[i] = most_tok(h, &h->ledger.v[i], now_ns);
+	return lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), most, now_ns);
+}
+
+/* Lends what can be lent. */
+static void divide(struct lg_home *h, uint64_t now_ns)
+{
+	if (is_window(h))
+		h->lessor->granted_tok += divide_window(h, now_ns);
+	else
+		h->lessor->granted_tok += lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), NULL, now_ns);
+}
+
+/* What `account` can be given without a look at the others, if that is all it can be given. */
+static bool serve_alone(struct lg_home *h, struct lg_holder *account, uint64_t now_ns)
+{
+	uint64_t unmet_tok = lg_holder_unmet_tok(account);
+
+	if (!lg_ledger_serves_alone(&h->ledger, account, pool_tok(h, now_ns)))
+		return false;
+	if (unmet_tok && is_window(h)) {
+		if (h->ledger.n <= LG_LEDGER_FEW)
+			return false;	/* what it would have it divide by may have changed with this message */
+		unmet_tok = lg_min_u64(unmet_tok, lg_sub_floor(most_tok(h, account, now_ns), account->outstanding_tok));
 	}
-	return short_of;
+	lg_ledger_give(&h->ledger, account, unmet_tok);
+	h->lessor->granted_tok += unmet_tok;
+	return true;
+}
+
+static void serve(struct lg_home *h, struct lg_holder *account, uint64_t now_ns, const struct lg_home_effects *fx)
+{
+	if (!serve_alone(h, account, now_ns) && h->ledger.n <= LG_LEDGER_FEW)
+		divide(h, now_ns);
+	answer(h, account, fx);
+	if (h->ledger.n <= LG_LEDGER_FEW)
+		lg_ledger_tell(&h->ledger, h->ledger.n, tell, &(struct home_call){ h, now_ns, fx });
+}
+
+/* Room for one more account's part, before there is the account. */
+static int reserve_part(struct lg_home *h)
+{
+	struct home_more *more = h->more;
+	uint32_t cap = more->cap + more->cap / 4 + 1;
+	struct home_part *parts;
+
+	if (h->ledger.n < more->cap)
+		return 0;
+	parts = lg_pool_get(cap * sizeof(*parts));
+	if (!parts)
+		return -ENOMEM;
+	if (h->ledger.n)
+		memcpy(parts, more->parts, h->ledger.n * sizeof(*parts));
+	lg_pool_put(more->parts, more->cap * sizeof(*parts));
+	more->parts = parts;
+	more->cap = cap;
+	return 0;
+}
+
+static void insert_part(struct lg_home *h, const struct lg_holder *account)
+{
+	const struct lg_terms *t = h->lessor->terms;
+	struct home_part *part = part_of(h, account);
+
+	memmove(part + 1, part, (size_t)(&h->ledger.v[h->ledger.n - 1] - account) * sizeof(*part));
+	*part = (struct home_part){ 0 };
+	lg_slots_init(&part->used, t->per_ns, t->slot_ns, USED_SLOTS);
+}
+
+static int open_account(struct lg_home *h, uint32_t holder, uint32_t incarnation, uint32_t generation, struct lg_holder **ret)
+{
+	int r = is_window(h) ? reserve_part(h) : 0;
+
+	if (r == 0)
+		r = lg_ledger_open(&h->ledger, holder, incarnation, generation, ret);
+	if (r > 0 && is_window(h))
+		insert_part(h, *ret);
+	return r;
 }
 
 /* The first message of a holder in this life. While recovering, one that may hold a lease of the old life goes on with it. */
 static void welcome(struct lg_home *h, struct lg_holder *holder, const struct lg_ask *ask, uint64_t now_ns)
 {
-	if (is_window(h)) {
-		holder->used = calloc(1, sizeof(*holder->used));
-		if (holder->used && lg_slots_init(holder->used, h->terms.per_ns, h->terms.slot_ns, USED_SLOTS) < 0) {
-			free(holder->used);
-			holder->used = NULL;
-		}
-	}
-	if (!h->recovering || !lg_succession_is_listed(h->succession, holder->index) ||
-	    lg_succession_is_synced(h->succession, holder->index))
+	const struct lg_succession *old = h->lessor->succession;
+
+	if (!is_recovering(h) || !lg_succession_is_listed(old, holder->index) || lg_succession_is_synced(old, holder->index))
 		return;
 	lg_ledger_adopt(&h->ledger, holder, ask);
-	h->unknown_tok = lg_sub_floor(h->unknown_tok, lg_holder_outstanding_tok(holder));
+	h->more->unknown_tok = lg_sub_floor(h->more->unknown_tok, holder->outstanding_tok);
 	if (is_window(h))
 		for (size_t i = 0; i < ask->n_history; i++)
 			book(h, holder, ask->history[i].tok, lg_age_end_ns(ask->history[i].age_ms, now_ns), now_ns);
@@ -309,22 +435,23 @@ static void welcome(struct lg_home *h, struct lg_holder *holder, const struct lg
 
 static void refuse(struct lg_home *h, uint32_t holder, const struct lg_ask *ask, const struct lg_home_effects *fx)
 {
-	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = h->ledger.epoch, .status = LG_GRANT_OVERLOADED };
+	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = h->lessor->epoch, .status = LG_GRANT_OVERLOADED };
 
 	fx->grant(fx->arg, holder, &grant);
 }
 
-void lg_home_ask(struct lg_home *h, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		 const struct lg_home_effects *fx)
 {
+	const struct lg_terms *t = h->lessor->terms;
 	struct lg_holder *account;
 	struct lg_news news;
 	int r;
 
-	if (ask->epoch != h->ledger.epoch || !lg_ask_is_sane(ask))
+	if (ask->epoch != h->lessor->epoch || !lg_ask_is_sane(ask))
 		return;
 	advance(h, now_ns);
-	r = lg_ledger_open(&h->ledger, holder, incarnation, ask->generation, &account);
+	r = open_account(h, holder, incarnation, ask->generation, &account);
 	if (r < 0) {
 		refuse(h, holder, ask, fx);
 		return;
@@ -334,40 +461,40 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint64_t incarnation, const
 	if (lg_ledger_ask(&h->ledger, account, incarnation, ask, now_ns, &news) == LG_LEDGER_STALE)
 		return;
 	if (news.lapsed_tok)
-		lapsed(&(struct lapse){ h, now_ns }, account, news.lapsed_tok);
+		lapsed(&(struct home_call){ .h = h, .now_ns = now_ns }, account, news.lapsed_tok);
 	for (size_t i = 0; i < news.n_parts; i++)
 		book(h, account, news.parts[i].tok, lg_age_end_ns(news.parts[i].age_ms, now_ns), now_ns);
 	settle(h, now_ns);
 	see_demand(h, account, now_ns);
-	lg_ledger_prolong(&h->ledger, account, h->terms.ttl_ns, h->terms.grace_ns);
-	divide(h, account, now_ns, fx);
+	lg_ledger_prolong(&h->ledger, account, t->ttl_ns, t->grace_ns);
+	serve(h, account, now_ns, fx);
 }
 
 uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx)
 {
+	uint64_t tick_ns = h->lessor->terms->home_tick_ns;
+
 	advance(h, now_ns);
-	if (divide(h, NULL, now_ns, fx) || h->recovering)
-		return now_ns + h->terms.home_tick_ns;
-	return h->ledger.end_ns;
+	divide(h, now_ns);
+	lg_ledger_tell(&h->ledger, lg_ledger_tell_max(&h->ledger, tick_ns), tell, &(struct home_call){ h, now_ns, fx });
+	return h->ledger.n_short || h->ledger.untold || is_recovering(h) ? now_ns + tick_ns : h->ledger.end_ns;
 }
 
 bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns)
 {
 	advance(h, now_ns);
-	return !h->recovering && !h->ledger.outstanding_tok && !h->ledger.want_tok && !lg_budget_consumed_tok(&h->budget, now_ns);
+	return !is_recovering(h) && !h->ledger.outstanding_tok && !h->ledger.want_tok && !consumed_tok(h, now_ns);
 }
 
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 {
 	advance(h, now_ns);
 	*ret = (struct lg_home_view){
-		.budget_tok = h->terms.budget_tok,
+		.budget_tok = h->lessor->terms->budget_tok,
 		.pool_tok = pool_tok(h, now_ns),
 		.outstanding_tok = h->ledger.outstanding_tok,
-		.consumed_tok = lg_budget_consumed_tok(&h->budget, now_ns),
+		.consumed_tok = consumed_tok(h, now_ns),
 		.unknown_tok = unknown_tok(h, now_ns),
-		.granted_total_tok = h->granted_total_tok,
-		.lapsed_total_tok = h->lapsed_total_tok,
 		.n_holders = h->ledger.n,
 	};
 }
@@ -387,10 +514,22 @@ int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_vi
 		.generation = account->generation,
 		.granted_tok = account->granted_tok,
 		.spent_tok = account->spent_tok,
-		.returned_tok = account->returned_tok,
-		.expires_ns = account->expires_ns,
-		.demand_mtps = account->demand_mtps,
+		.returned_tok = lg_holder_returned_tok(account),
+		.expires_ns = lg_holder_expires_ns(account),
+		.demand_mtps = (uint64_t)account->demand_mtps,
 		.want_tok = account->want_tok,
 	};
 	return 0;
+}
+
+size_t lg_home_bytes(const struct lg_home *h)
+{
+	size_t bytes = sizeof(*h) + lg_ledger_bytes(&h->ledger) + lg_budget_bytes(&h->budget, h->lessor->terms);
+
+	if (!h->more)
+		return bytes;
+	bytes += sizeof(*h->more) + h->more->cap * sizeof(*h->more->parts);
+	for (uint32_t i = 0; h->more->parts && i < h->ledger.n; i++)
+		bytes += lg_slots_bytes(&h->more->parts[i].used);
+	return bytes;
 }

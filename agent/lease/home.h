@@ -6,9 +6,8 @@
 #pragma once
 
 #include "base/mem.h"
+#include "lease/lessor.h"
 #include "lease/msg.h"
-#include "lease/succession.h"
-#include "lease/terms.h"
 
 struct lg_home;
 
@@ -17,15 +16,14 @@ struct lg_home_effects {
 	void (*grant)(void *arg, uint32_t holder, const struct lg_grant *grant);
 };
 
-/* succession NULL: no earlier life, or it leased to nobody. Else the key starts with an empty pool and everything unknown. */
-int lg_home_new(const struct lg_terms *terms, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
-		uint64_t seed, struct lg_home **ret_home);
+/* The lessor is the rule's. With a succession the key starts with an empty pool and everything unknown. */
+int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home);
 struct lg_home *lg_home_free(struct lg_home *home);
 LG_CLEANUP(struct lg_home, lg_home_free)
-/* A changed limit: what was spent carries over, holders' leases shrink as they are spent. */
+/* A changed limit, before the lessor's terms are set: what was spent carries over, holders' leases shrink as they are spent. */
 void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns);
 
-void lg_home_ask(struct lg_home *h, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		 const struct lg_home_effects *fx);
 /* Each home tick. Returns when it next wants to be called; a message in between makes it due at the next tick. */
 uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx);
@@ -38,8 +36,6 @@ struct lg_home_view {
 	uint64_t outstanding_tok;	/* at holders */
 	uint64_t consumed_tok;		/* token bucket: not yet refilled; window: booked in the trailing window */
 	uint64_t unknown_tok;		/* of an earlier life */
-	uint64_t granted_total_tok;	/* in this life */
-	uint64_t lapsed_total_tok;
 	uint32_t n_holders;
 };
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret);
@@ -56,3 +52,6 @@ struct lg_holder_view {
 	uint64_t want_tok;
 };
 int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_view *ret);
+
+/* What the key takes of memory, all its parts. */
+size_t lg_home_bytes(const struct lg_home *h);

@@ -2,59 +2,51 @@
 #include "lease/ledger.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/pool.h"
 #include "lease/arith.h"
 
-#define HOLDERS_FIRST 4u
-#define DIVIDE_PASSES_MAX 32
+#define MS 1000000ull
+#define GROW_BY_ONE_MAX 8u
+#define DIVIDE_PASSES_MAX 64
+#define TELL_SLICE_NS (100 * MS)
 #define TOTAL_MAX (1ull << 62)
 #define DEMAND_MAX_MTPS (1ull << 50)
+#define ENDS_MAX_MS ((1ull << 23) - 1)
 
-void lg_ledger_init(struct lg_ledger *l, uint32_t epoch, uint64_t seed)
+void lg_ledger_init(struct lg_ledger *l)
 {
-	*l = (struct lg_ledger){ .epoch = epoch, .rand = seed, .end_ns = UINT64_MAX };
+	*l = (struct lg_ledger){ .end_ns = UINT64_MAX };
 }
 
 void lg_ledger_fini(struct lg_ledger *l)
 {
-	for (uint32_t i = 0; i < l->n; i++) {
-		if (!l->v[i].used)
-			continue;
-		lg_slots_fini(l->v[i].used);
-		free(l->v[i].used);
-	}
-	free(l->v);
+	lg_pool_put(l->v, lg_ledger_bytes(l));
 	l->v = NULL;
-	l->n = 0;
+	l->n = l->cap = 0;
 }
 
-uint64_t lg_holder_outstanding_tok(const struct lg_holder *h)
+size_t lg_ledger_bytes(const struct lg_ledger *l)
 {
-	return h->granted_tok - h->spent_tok - h->returned_tok;
-}
-
-uint64_t lg_holder_unmet_tok(const struct lg_holder *h)
-{
-	return lg_sub_floor(lg_min_u64(h->want_tok, h->most_tok), lg_holder_outstanding_tok(h));
+	return l->cap * sizeof(*l->v);
 }
 
 /* The sums are kept, not counted: with a holder out of them its account may be changed, then it goes back in. */
 static void sums_without(struct lg_ledger *l, const struct lg_holder *h)
 {
-	l->outstanding_tok -= lg_holder_outstanding_tok(h);
+	l->outstanding_tok -= h->outstanding_tok;
 	l->want_tok -= h->want_tok;
-	l->unmet_tok -= lg_holder_unmet_tok(h);
-	l->demand_mtps -= h->demand_mtps;
+	l->n_short -= h->want_tok > h->outstanding_tok;
+	l->demand_mtps -= (uint64_t)h->demand_mtps;
 }
 
 static void sums_with(struct lg_ledger *l, const struct lg_holder *h)
 {
-	l->outstanding_tok += lg_holder_outstanding_tok(h);
+	l->outstanding_tok += h->outstanding_tok;
 	l->want_tok += h->want_tok;
-	l->unmet_tok += lg_holder_unmet_tok(h);
-	l->demand_mtps += h->demand_mtps;
+	l->n_short += h->want_tok > h->outstanding_tok;
+	l->demand_mtps += (uint64_t)h->demand_mtps;
 }
 
 /* First account at or after index. */
@@ -62,6 +54,12 @@ static uint32_t lower_bound(const struct lg_ledger *l, uint32_t index)
 {
 	uint32_t lo = 0, hi = l->n;
 
+	/* Where all holders of the lessor have the key, each stands at its index; none can stand beyond. */
+	if (index < hi) {
+		if (l->v[index].index == index)
+			return index;
+		hi = index;
+	}
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -80,7 +78,25 @@ struct lg_holder *lg_ledger_find(const struct lg_ledger *l, uint32_t index)
 	return i < l->n && l->v[i].index == index ? &l->v[i] : NULL;
 }
 
-int lg_ledger_open(struct lg_ledger *l, uint32_t index, uint64_t incarnation, uint32_t generation, struct lg_holder **ret_holder)
+/* A few accounts take what they need, as most keys have only a few; more of them grow by a quarter. */
+static int grow(struct lg_ledger *l)
+{
+	uint32_t cap = l->n < GROW_BY_ONE_MAX ? l->n + 1u : l->n + l->n / 4u;
+	struct lg_holder *v;
+
+	cap = cap < LG_HOLDERS_MAX ? cap : LG_HOLDERS_MAX;
+	v = lg_pool_get(cap * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	if (l->n)
+		memcpy(v, l->v, l->n * sizeof(*v));
+	lg_pool_put(l->v, lg_ledger_bytes(l));
+	l->v = v;
+	l->cap = cap;
+	return 0;
+}
+
+int lg_ledger_open(struct lg_ledger *l, uint32_t index, uint32_t incarnation, uint32_t generation, struct lg_holder **ret_holder)
 {
 	uint32_t i = lower_bound(l, index);
 
@@ -90,25 +106,28 @@ int lg_ledger_open(struct lg_ledger *l, uint32_t index, uint64_t incarnation, ui
 	}
 	if (index >= LG_HOLDERS_MAX)
 		return -EINVAL;
-	if (l->n == l->cap) {
-		uint32_t cap = l->cap ? 2 * l->cap : HOLDERS_FIRST;
-		struct lg_holder *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (l->n == l->cap && grow(l) < 0)
+		return -ENOMEM;
 	memmove(&l->v[i + 1], &l->v[i], (l->n - i) * sizeof(*l->v));
-	l->v[i] = (struct lg_holder){
-		.index = index,
-		.incarnation = incarnation,
-		.generation = generation + 1,
-		.most_tok = UINT64_MAX,
-	};
+	l->v[i] = (struct lg_holder){ .index = index, .incarnation = incarnation, .generation = generation + 1 };
 	l->n++;
 	*ret_holder = &l->v[i];
 	return 1;
+}
+
+static uint32_t slot_of(uint64_t id)
+{
+	return (uint32_t)lg_min_u64(id, UINT32_MAX);
+}
+
+static uint32_t last_slot(const struct lg_holder *h, const struct lg_ask *ask)
+{
+	uint32_t last = h->slot;
+
+	for (size_t i = 0; i < ask->n_slots; i++)
+		if (slot_of(ask->slots[i].id) > last)
+			last = slot_of(ask->slots[i].id);
+	return last;
 }
 
 void lg_ledger_adopt(struct lg_ledger *l, struct lg_holder *h, const struct lg_ask *ask)
@@ -119,19 +138,19 @@ void lg_ledger_adopt(struct lg_ledger *l, struct lg_holder *h, const struct lg_a
 	h->generation = ask->generation;
 	h->granted_tok = ask->granted_tok;
 	h->spent_tok = ask->spent_tok;
-	h->returned_tok = ask->returned_tok;
-	for (size_t i = 0; i < ask->n_slots; i++)
-		h->slot = lg_max_u64(h->slot, ask->slots[i].id);
+	h->outstanding_tok = ask->granted_tok - ask->spent_tok - ask->returned_tok;
 	sums_with(l, h);
 }
 
 /* A lease of generation `generation` begins, empty. Returns what was outstanding of the old one. */
 static uint64_t begin(struct lg_holder *h, uint32_t generation)
 {
-	uint64_t tok = lg_holder_outstanding_tok(h);
+	uint64_t tok = h->outstanding_tok;
 
 	h->generation = generation;
-	h->granted_tok = h->spent_tok = h->returned_tok = h->give_tok = 0;
+	h->granted_tok = h->spent_tok = 0;
+	h->outstanding_tok = 0;
+	h->untold = 0;
 	return tok;
 }
 
@@ -149,14 +168,15 @@ static void add_part(struct lg_news *news, uint64_t tok, uint64_t age_ms)
  */
 static void split(struct lg_holder *h, const struct lg_ask *ask, uint64_t new_tok, struct lg_news *news)
 {
-	bool used[LG_SLOTS_MAX] = { false };
-	uint64_t last = h->slot;
+	bool used[LG_SLOTS_MAX];
+	size_t n = new_tok ? ask->n_slots : 0;
 
-	for (size_t round = 0; round < ask->n_slots && new_tok; round++) {
+	memset(used, 0, n * sizeof(used[0]));
+	for (size_t round = 0; round < n && new_tok; round++) {
 		const struct lg_slot *young = NULL;
 
-		for (size_t i = ask->n_slots; i-- > 0;)
-			if (!used[i] && ask->slots[i].id > h->slot && (!young || ask->slots[i].age_ms < young->age_ms))
+		for (size_t i = n; i-- > 0;)
+			if (!used[i] && slot_of(ask->slots[i].id) > h->slot && (!young || ask->slots[i].age_ms < young->age_ms))
 				young = &ask->slots[i];
 		if (!young)
 			break;
@@ -168,53 +188,67 @@ static void split(struct lg_holder *h, const struct lg_ask *ask, uint64_t new_to
 	}
 	if (new_tok)
 		add_part(news, new_tok, 0);
-	for (size_t i = 0; i < ask->n_slots; i++)
-		last = lg_max_u64(last, ask->slots[i].id);
-	h->slot = last;
+	h->slot = last_slot(h, ask);
 }
 
 /* Totals only grow; what is said beyond what was granted is not believed. */
 static void book(struct lg_holder *h, const struct lg_ask *ask, struct lg_news *news)
 {
-	uint64_t spent_tok = lg_min_u64(ask->spent_tok, h->granted_tok - h->returned_tok);
+	uint64_t returned_tok = lg_holder_returned_tok(h);
+	uint64_t spent_tok = lg_min_u64(ask->spent_tok, h->granted_tok - returned_tok);
 	uint64_t new_tok = lg_sub_floor(spent_tok, h->spent_tok);
-	uint64_t returned_tok;
 
 	split(h, ask, new_tok, news);
 	h->spent_tok += new_tok;
-	returned_tok = lg_min_u64(ask->returned_tok, h->granted_tok - h->spent_tok);
-	h->returned_tok = lg_max_u64(h->returned_tok, returned_tok);
+	news->returned_tok = lg_sub_floor(lg_min_u64(ask->returned_tok, h->granted_tok - h->spent_tok), returned_tok);
+	h->outstanding_tok -= new_tok + news->returned_tok;
 }
 
-enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, uint64_t incarnation, const struct lg_ask *ask,
+/* A message of another memory of the key, whose numbers of slots begin anew. */
+static bool is_new_life(const struct lg_holder *h, const struct lg_ask *ask)
+{
+	return ask->life > h->seq;
+}
+
+static void lease_of(struct lg_holder *h, uint32_t incarnation, const struct lg_ask *ask, struct lg_news *news)
+{
+	if (incarnation != h->incarnation || is_new_life(h, ask))
+		h->slot = 0;
+	if (incarnation != h->incarnation) {
+		h->incarnation = incarnation;
+		news->lapsed_tok = begin(h, (uint32_t)lg_max_u64(h->generation, ask->generation) + 1);
+	} else if (ask->generation > h->generation) {
+		news->lapsed_tok = begin(h, ask->generation + 1);
+	} else if (ask->generation == 0 && is_new_life(h, ask) && h->granted_tok) {
+		/* It has forgotten this lease: its totals would be news to it. (One that only has not heard of it yet is told again.) */
+		news->lapsed_tok = begin(h, h->generation + 1);
+	} else if (ask->generation == h->generation) {
+		book(h, ask, news);
+	}
+}
+
+/* The time of the last message moves on, the end of the lease stays: counted in whole milliseconds, a little later at most. */
+static void set_asked(struct lg_holder *h, uint64_t now_ns)
+{
+	h->ends_ms = (lg_sub_floor(lg_holder_expires_ns(h), now_ns) + MS - 1) / MS;
+	h->asked_ns = now_ns;
+}
+
+enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, uint32_t incarnation, const struct lg_ask *ask,
 				     uint64_t now_ns, struct lg_news *ret_news)
 {
-	ret_news->lapsed_tok = ret_news->spent_tok = 0;
+	ret_news->lapsed_tok = ret_news->spent_tok = ret_news->returned_tok = 0;
 	ret_news->n_parts = 0;
 	if (incarnation < h->incarnation)
 		return LG_LEDGER_STALE;
 	if (incarnation == h->incarnation && ask->seq <= h->seq)
 		return LG_LEDGER_REPEATED;
 	sums_without(l, h);
-	/* Slots are numbered anew by each memory of the key. */
-	if (incarnation > h->incarnation || ask->life != h->life)
-		h->slot = 0;
-	if (incarnation > h->incarnation) {
-		h->incarnation = incarnation;
-		ret_news->lapsed_tok = begin(h, (uint32_t)lg_max_u64(h->generation, ask->generation) + 1);
-	} else if (ask->generation > h->generation) {
-		ret_news->lapsed_tok = begin(h, ask->generation + 1);
-	} else if (ask->generation == 0 && ask->life != h->life && h->granted_tok) {
-		/* It has forgotten this lease: its totals would be news to it. (One that only has not heard of it yet is told again.) */
-		ret_news->lapsed_tok = begin(h, h->generation + 1);
-	} else if (ask->generation == h->generation) {
-		book(h, ask, ret_news);
-	}
-	h->life = ask->life;
+	lease_of(h, incarnation, ask, ret_news);
 	h->seq = ask->seq;
-	h->asked_ns = now_ns;
+	set_asked(h, now_ns);
 	h->want_tok = ask->request ? lg_min_u64(ask->want_tok, LG_BURST_MAX_TOK) : 0;
-	h->demand_mtps = ask->demand_mtps;
+	h->demand_mtps = (float)ask->demand_mtps;
 	sums_with(l, h);
 	return LG_LEDGER_BOOKED;
 }
@@ -229,21 +263,15 @@ uint64_t lg_ledger_void(struct lg_ledger *l, struct lg_holder *h)
 	return tok;
 }
 
-void lg_ledger_cap(struct lg_ledger *l, struct lg_holder *h, uint64_t most_tok)
-{
-	l->unmet_tok -= lg_holder_unmet_tok(h);
-	h->most_tok = most_tok;
-	l->unmet_tok += lg_holder_unmet_tok(h);
-}
-
 uint64_t lg_ledger_lapse(struct lg_ledger *l, struct lg_holder *h)
 {
-	uint64_t tok = lg_holder_outstanding_tok(h);
+	uint64_t tok = h->outstanding_tok;
 
 	sums_without(l, h);
 	if (tok)
 		begin(h, h->generation + 1);
-	h->want_tok = h->demand_mtps = 0;
+	h->want_tok = 0;
+	h->demand_mtps = 0;
 	sums_with(l, h);
 	return tok;
 }
@@ -256,121 +284,166 @@ void lg_ledger_expire(struct lg_ledger *l, uint64_t now_ns, void (*lapsed)(void 
 	for (uint32_t i = 0; i < l->n; i++) {
 		struct lg_holder *h = &l->v[i];
 
-		if (!lg_holder_outstanding_tok(h) && !h->want_tok && !h->demand_mtps)
+		if (!h->outstanding_tok && !h->want_tok && !(h->demand_mtps > 0))
 			continue;
-		if (now_ns >= h->expires_ns) {
+		if (now_ns >= lg_holder_expires_ns(h)) {
 			uint64_t tok = lg_ledger_lapse(l, h);
 
 			if (tok)
 				lapsed(arg, h, tok);
 		} else {
-			l->end_ns = lg_min_u64(l->end_ns, h->expires_ns);
+			l->end_ns = lg_min_u64(l->end_ns, lg_holder_expires_ns(h));
 		}
 	}
 }
 
-/* May be given tokens: wants some, and its lease, which a push does not prolong, goes on. */
-static bool takes_part(const struct lg_holder *h, uint64_t now_ns, uint64_t grace_ns)
+struct division {
+	const struct lg_ledger *l;
+	const uint64_t *most_tok;
+	uint64_t after_ns;	/* only leases that end later take part: a push does not prolong them */
+};
+
+/* What the i-th may be given. */
+static uint64_t room_tok(const struct division *d, uint32_t i)
 {
-	return now_ns + grace_ns < h->expires_ns && lg_holder_unmet_tok(h) > 0;
+	const struct lg_holder *h = &d->l->v[i];
+	uint64_t want_tok = h->want_tok;
+
+	if (d->most_tok)
+		want_tok = lg_min_u64(want_tok, d->most_tok[i]);
+	if (want_tok <= h->outstanding_tok || d->after_ns >= lg_holder_expires_ns(h))
+		return 0;
+	return want_tok - h->outstanding_tok;
 }
 
 /*
  * Fills the holders like vessels of different height under one tap: as long as an equal part of the rest would overfill someone, those
- * are filled to the brim and drop out. Each pass drops at least one; few are needed, and after the last everybody left gets the
- * same. *ret_n_short are the holders not filled.
+ * are filled to the brim and drop out. Each pass drops at least one; few are needed. The height of the water, UINT64_MAX when all are
+ * full; *ret_rest_tok are the odd tokens above it.
  */
-static uint64_t fill(struct lg_ledger *l, uint64_t free_tok, uint64_t now_ns, uint64_t grace_ns, uint32_t *ret_n_short)
+static uint64_t level_tok(const struct division *d, uint64_t free_tok, uint64_t *ret_rest_tok)
 {
-	uint32_t n_short = 0;
-	uint64_t each;
+	uint64_t left_tok = free_tok, each_tok = 0;
+	uint32_t n_short = d->l->n;
 
-	for (uint32_t i = 0; i < l->n; i++) {
-		l->v[i].give_tok = 0;
-		n_short += takes_part(&l->v[i], now_ns, grace_ns);
-	}
-	for (int pass = 0; pass < DIVIDE_PASSES_MAX && n_short; pass++) {
-		uint32_t n_filled = 0;
+	for (int pass = 0; pass < DIVIDE_PASSES_MAX; pass++) {
+		uint64_t below_tok = 0;
+		uint32_t n_over = 0;
 
-		each = free_tok / n_short;
-		for (uint32_t i = 0; i < l->n; i++) {
-			struct lg_holder *h = &l->v[i];
-			uint64_t unmet_tok = lg_holder_unmet_tok(h);
+		each_tok = left_tok / n_short;
+		for (uint32_t i = 0; i < d->l->n; i++) {
+			uint64_t room = room_tok(d, i);
 
-			if (h->give_tok || unmet_tok > each || !takes_part(h, now_ns, grace_ns))
-				continue;
-			h->give_tok = unmet_tok;
-			free_tok -= unmet_tok;
-			n_filled++;
+			if (room > each_tok)
+				n_over++;
+			else
+				below_tok += room;
 		}
-		n_short -= n_filled;
-		if (!n_filled)
+		left_tok = free_tok - below_tok;
+		*ret_rest_tok = left_tok - each_tok * n_over;
+		if (n_over == 0)
+			return UINT64_MAX;
+		if (n_over == n_short)
 			break;
+		n_short = n_over;
 	}
-	each = n_short ? free_tok / n_short : 0;
-	for (uint32_t i = 0; i < l->n; i++) {
-		struct lg_holder *h = &l->v[i];
-
-		if (each && !h->give_tok && takes_part(h, now_ns, grace_ns)) {
-			h->give_tok = lg_min_u64(each, lg_holder_unmet_tok(h));
-			free_tok -= h->give_tok;
-		}
-	}
-	*ret_n_short = n_short;
-	return free_tok;
+	return each_tok;
 }
 
-uint64_t lg_ledger_divide(struct lg_ledger *l, uint64_t free_tok, uint64_t now_ns, uint64_t grace_ns)
+uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns)
 {
-	uint64_t given_tok = 0;
-	uint32_t n_short, start;
+	struct division d = { .l = l, .most_tok = most_tok, .after_ns = now_ns + lessor->terms->grace_ns };
+	uint64_t level, rest_tok, given_tok = 0;
+	uint32_t start = 0;
 
-	if (!free_tok || !l->unmet_tok)
+	if (!free_tok || !l->n_short)
 		return 0;
-	free_tok = fill(l, free_tok, now_ns, grace_ns, &n_short);
-	start = n_short && free_tok ? (uint32_t)(lg_rand_next(&l->rand) % l->n) : 0;
-	for (uint32_t i = 0; i < l->n; i++) {
-		struct lg_holder *h = &l->v[(start + i) % l->n];
+	level = level_tok(&d, free_tok, &rest_tok);
+	if (level != UINT64_MAX && rest_tok)
+		start = (uint32_t)(lg_rand_next(&lessor->rand) % l->n);
+	for (uint32_t k = 0, i = start; k < l->n; k++, i = i + 1 < l->n ? i + 1 : 0) {
+		uint64_t room = room_tok(&d, i), tok = lg_min_u64(room, level);
 
-		if (free_tok && takes_part(h, now_ns, grace_ns) && h->give_tok < lg_holder_unmet_tok(h)) {
-			h->give_tok++;
-			free_tok--;
+		if (room > level && rest_tok) {
+			tok++;
+			rest_tok--;
 		}
-		given_tok += h->give_tok;
-		lg_ledger_give(l, h, h->give_tok);
+		given_tok += tok;
+		lg_ledger_give(l, &l->v[i], tok);
 	}
 	return given_tok;
 }
 
+bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_holder *h, uint64_t free_tok)
+{
+	uint64_t unmet_tok = lg_holder_unmet_tok(h);
+
+	if (l->n <= LG_LEDGER_FEW)
+		return l->n_short == (unmet_tok > 0) && unmet_tok <= free_tok;
+	return unmet_tok * l->n_short <= free_tok;
+}
+
 void lg_ledger_give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok)
 {
+	if (!tok)
+		return;
 	sums_without(l, h);
 	h->granted_tok += tok;
-	h->give_tok = tok;
+	h->outstanding_tok += tok;
+	h->untold = l->untold = 1;
 	sums_with(l, h);
+}
+
+void lg_ledger_tell(struct lg_ledger *l, uint32_t n, void (*tell)(void *arg, struct lg_holder *h), void *arg)
+{
+	uint32_t i = l->next < l->n ? l->next : 0;
+
+	if (!l->untold)
+		return;
+	for (uint32_t k = 0; k < l->n && n; k++, i = i + 1 < l->n ? i + 1 : 0) {
+		if (!l->v[i].untold)
+			continue;
+		tell(arg, &l->v[i]);
+		n--;
+	}
+	l->next = i;
+	l->untold = n == 0;
+}
+
+uint32_t lg_ledger_tell_max(const struct lg_ledger *l, uint64_t tick_ns)
+{
+	uint64_t slice = lg_max_u64(16, l->n / 50);
+
+	if (l->n <= LG_LEDGER_FEW)
+		return l->n;
+	return (uint32_t)lg_max_u64(slice * lg_min_u64(tick_ns, TELL_SLICE_NS) / TELL_SLICE_NS, 1);
 }
 
 void lg_ledger_prolong(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns)
 {
-	h->expires_ns = lg_max_u64(h->expires_ns, lg_add_cap(h->asked_ns, ttl_ns + grace_ns));
-	l->end_ns = lg_min_u64(l->end_ns, h->expires_ns);
+	uint64_t ends_ms = lg_min_u64((lg_add_cap(ttl_ns, grace_ns) + MS - 1) / MS, ENDS_MAX_MS);
+
+	if (ends_ms > h->ends_ms)
+		h->ends_ms = ends_ms;
+	l->end_ns = lg_min_u64(l->end_ns, lg_holder_expires_ns(h));
 }
 
-void lg_ledger_grant(struct lg_ledger *l, struct lg_holder *h, uint64_t ttl_ns, uint64_t grace_ns, struct lg_grant *ret_grant)
+void lg_ledger_grant(struct lg_ledger *l, const struct lg_lessor *lessor, struct lg_holder *h, uint64_t ttl_ns,
+		     struct lg_grant *ret_grant)
 {
 	*ret_grant = (struct lg_grant){
 		.ack_seq = h->seq,
 		.ack_slot = h->slot,
-		.epoch = l->epoch,
+		.epoch = lessor->epoch,
 		.generation = h->generation,
 		.granted_tok = h->granted_tok,
-		.ttl_ms = ttl_ns / 1000000,
-		.partial = lg_sub_floor(h->want_tok, lg_holder_outstanding_tok(h)) > 0,
+		.ttl_ms = ttl_ns / MS,
+		.partial = h->want_tok > h->outstanding_tok,
 		.kind = LG_LEASE_BLOCK,
 		.status = LG_GRANT_OK,
 	};
-	h->give_tok = 0;
-	lg_ledger_prolong(l, h, ttl_ns, grace_ns);
+	h->untold = 0;
+	lg_ledger_prolong(l, h, ttl_ns, lessor->terms->grace_ns);
 }
 
 bool lg_ledger_knows_all(const struct lg_ledger *l, const struct lg_succession *s)

@@ -31,13 +31,11 @@
 #define IDLE_NS (2000 * MS)		/* a little longer than its hosts: they may come back, or others need it */
 #define RTT_GUESS_NS (100 * MS)
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
-#define DIVIDE_NOW_MAX 64		/* with more accounts than this, those who are short wait for the tick */
 #define PEAK_FADE_NS (30000 * MS)
 
 struct lg_region {
-	struct lg_terms terms;
-	struct lg_holding *holding;
-	const struct lg_succession *succession;
+	struct lg_lessor *lessor;	/* towards the hosts */
+	struct lg_holding *holding;	/* towards the home */
 	struct lg_ledger ledger;
 	struct lg_asker asker;
 	struct lg_report report;
@@ -64,9 +62,9 @@ struct lg_region {
 static struct lg_asker_pace pace_of(const struct lg_region *r)
 {
 	return (struct lg_asker_pace){
-		.gap_ns = r->terms.home_tick_ns,
-		.period_ns = r->terms.region_period_ns,
-		.renew_ns = r->terms.ttl_ns / 3,
+		.gap_ns = r->lessor->terms->home_tick_ns,
+		.period_ns = r->lessor->terms->region_period_ns,
+		.renew_ns = r->lessor->terms->ttl_ns / 3,
 		.rtt_guess_ns = RTT_GUESS_NS,
 	};
 }
@@ -82,20 +80,19 @@ static uint64_t lendable_tok(const struct lg_region *r, uint64_t now_ns)
 	return now_ns < r->expires_ns ? pool_tok(r) : 0;
 }
 
-int lg_region_new(struct lg_holding *holding, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
-		  uint64_t first_seq, uint64_t seed, struct lg_region **ret_region)
+int lg_region_new(struct lg_lessor *lessor, struct lg_holding *holding, uint64_t now_ns, uint64_t first_seq,
+		  struct lg_region **ret_region)
 {
 	_cleanup_(lg_region_free) struct lg_region *r = calloc(1, sizeof(*r));
-	const struct lg_terms *terms = holding->terms;
+	const struct lg_terms *terms = lessor->terms;
 
 	if (!r)
 		return -ENOMEM;
-	r->terms = *terms;
+	r->lessor = lessor;
 	r->holding = holding;
-	r->succession = succession;
-	r->learning = succession != NULL;
+	r->learning = lessor->succession != NULL;
 	r->active_ns = r->peak_ns = now_ns;
-	lg_ledger_init(&r->ledger, epoch, seed);
+	lg_ledger_init(&r->ledger);
 	lg_asker_init(&r->asker, first_seq);
 	lg_report_init(&r->report, 0);
 	if (terms->algorithm != LG_TOKEN_BUCKET) {
@@ -120,7 +117,6 @@ struct lg_region *lg_region_free(struct lg_region *region)
 
 void lg_region_terms(struct lg_region *r, const struct lg_terms *terms)
 {
-	r->terms = *terms;
 	if (r->has_history)
 		lg_slots_reshape(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS, r->active_ns);
 }
@@ -132,29 +128,32 @@ static void book(struct lg_region *r, uint64_t tok, uint64_t spent_ns, uint64_t 
 		return;
 	r->spent_tok += tok;
 	r->active_ns = now_ns;
-	lg_report_add(&r->report, spent_ns, tok, r->terms.slot_ns);
+	lg_report_add(&r->report, spent_ns, tok, r->lessor->terms->slot_ns);
 	if (r->has_history)
 		lg_slots_add(&r->history, spent_ns, tok, now_ns);
 }
 
-struct lapse {
+/* What the callbacks of the ledger work with. */
+struct region_call {
 	struct lg_region *r;
 	uint64_t now_ns;
+	const struct lg_region_effects *fx;
 };
 
 static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
 {
-	struct lapse *lapse = arg;
+	struct region_call *call = arg;
 
 	(void)holder;
-	book(lapse->r, tok, lapse->now_ns, lapse->now_ns);
+	call->r->lessor->lapsed_tok += tok;
+	book(call->r, tok, call->now_ns, call->now_ns);
 }
 
 /* What a host spent before until_ns is anybody's guess. */
 static void forgotten(struct lg_region *r, uint64_t until_ns, uint64_t now_ns)
 {
 	if (r->has_history && until_ns)
-		lg_slots_add(&r->history, until_ns, r->terms.limit_tok, now_ns);
+		lg_slots_add(&r->history, until_ns, r->lessor->terms->limit_tok, now_ns);
 }
 
 /* Whether every lease of an earlier life is known to be over. */
@@ -164,12 +163,12 @@ static void learn(struct lg_region *r, uint64_t now_ns)
 
 	if (!r->learning)
 		return;
-	if (lg_ledger_knows_all(&r->ledger, r->succession)) {
+	if (lg_ledger_knows_all(&r->ledger, r->lessor->succession)) {
 		r->learning = false;
-		forgotten(r, lg_succession_forgot_ns(r->succession), now_ns);
+		forgotten(r, lg_succession_forgot_ns(r->lessor->succession), now_ns);
 		return;
 	}
-	over_ns = lg_succession_since_ns(r->succession) + r->terms.ttl_ns + r->terms.grace_ns;
+	over_ns = lg_succession_since_ns(r->lessor->succession) + r->lessor->terms->ttl_ns + r->lessor->terms->grace_ns;
 	if (now_ns < over_ns)
 		return;
 	/* Somebody has never come back. */
@@ -181,7 +180,7 @@ static void learn(struct lg_region *r, uint64_t now_ns)
 static void advance(struct lg_region *r, uint64_t now_ns)
 {
 	learn(r, now_ns);
-	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct lapse){ r, now_ns });
+	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct region_call){ .r = r, .now_ns = now_ns });
 	if (now_ns >= r->expires_ns)
 		r->returned_tok += pool_tok(r);
 }
@@ -205,7 +204,7 @@ static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 {
 	struct lg_asker_pace pace = pace_of(r);
 
-	return lg_sizes_of_region(&r->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
+	return lg_sizes_of_region(r->lessor->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
 				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
 }
 
@@ -244,7 +243,7 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 		.own_tok = lendable_tok(r, now_ns) + r->ledger.outstanding_tok,
 		.low_tok = size.low_tok,
 		.target_tok = size.target_tok,
-		.wanting = r->ledger.unmet_tok && !lendable_tok(r, now_ns),
+		.wanting = r->ledger.n_short && !lendable_tok(r, now_ns),
 		.news = r->spent_tok != r->sent_spent_tok || r->returned_tok != r->sent_returned_tok || r->report.n,
 		.unreported_tok = r->spent_tok - r->sent_spent_tok,
 	};
@@ -252,7 +251,7 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 	enum lg_say what;
 
 	if (r->learning)
-		return now_ns + r->terms.home_tick_ns;
+		return now_ns + r->lessor->terms->home_tick_ns;
 	if (r->owes_hello) {
 		r->owes_hello = false;
 		r->asker.flush = true;
@@ -280,70 +279,70 @@ bool lg_region_up(struct lg_region *r, uint64_t now_ns, const struct lg_region_e
 /* From when the host's message was here: it was sent earlier, so its lease ends before our own does. */
 static uint64_t host_ttl_ns(const struct lg_region *r, const struct lg_holder *holder)
 {
-	return lg_min_u64(r->terms.ttl_ns, lg_sub_floor(r->expires_ns, holder->asked_ns));
+	return lg_min_u64(r->lessor->terms->ttl_ns, lg_sub_floor(r->expires_ns, holder->asked_ns));
 }
 
 static void answer(struct lg_region *r, struct lg_holder *holder, const struct lg_region_effects *fx)
 {
 	struct lg_grant grant;
 
-	lg_ledger_grant(&r->ledger, holder, host_ttl_ns(r, holder), r->terms.grace_ns, &grant);
+	lg_ledger_grant(&r->ledger, r->lessor, holder, host_ttl_ns(r, holder), &grant);
 	grant.cap_tok = r->cap_tok;
 	if (r->learning)
 		grant.status = LG_GRANT_RECOVERING;
 	fx->grant(fx->arg, holder->index, &grant);
 }
 
-/* Lends what can be lent; tells those who got something, and `asked` in any case. */
-static void divide(struct lg_region *r, const struct lg_holder *asked, uint64_t now_ns, const struct lg_region_effects *fx)
+static void tell(void *arg, struct lg_holder *holder)
 {
-	uint64_t given_tok = lg_ledger_divide(&r->ledger, lendable_tok(r, now_ns), now_ns, r->terms.grace_ns);
+	struct region_call *call = arg;
 
-	if (r->ledger.unmet_tok)
-		r->active_ns = now_ns;
-	if (!given_tok && !asked)
-		return;
-	for (uint32_t i = 0; i < r->ledger.n; i++)
-		if (r->ledger.v[i].give_tok || &r->ledger.v[i] == asked)
-			answer(r, &r->ledger.v[i], fx);
+	answer(call->r, holder, call->fx);
 }
 
-/* Nobody is short but this one, who can be given all it wants: no need to look at the others. */
-static bool serve_alone(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
+/* Lends what can be lent. */
+static void divide(struct lg_region *r, uint64_t now_ns)
 {
-	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
+	r->lessor->granted_tok += lg_ledger_divide(&r->ledger, r->lessor, lendable_tok(r, now_ns), NULL, now_ns);
+	if (r->ledger.n_short)
+		r->active_ns = now_ns;
+}
 
-	if (unmet_tok < r->ledger.unmet_tok || unmet_tok > lendable_tok(r, now_ns))
-		return false;
-	lg_ledger_give(&r->ledger, holder, unmet_tok);
-	answer(r, holder, fx);
-	return true;
+/* Of a few hosts those who wait are served at once; of many at the tick, and not all of them at the same. */
+static void tell_few(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	if (r->ledger.n <= LG_LEDGER_FEW)
+		lg_ledger_tell(&r->ledger, r->ledger.n, tell, &(struct region_call){ r, now_ns, fx });
 }
 
 static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
 {
-	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->terms.grace_ns);
-	if (serve_alone(r, holder, now_ns, fx))
-		return;
-	if (r->ledger.n <= DIVIDE_NOW_MAX)
-		divide(r, holder, now_ns, fx);
-	else
-		answer(r, holder, fx);
+	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
+
+	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->lessor->terms->grace_ns);
+	if (lg_ledger_serves_alone(&r->ledger, holder, lendable_tok(r, now_ns))) {
+		lg_ledger_give(&r->ledger, holder, unmet_tok);
+		r->lessor->granted_tok += unmet_tok;
+	} else if (r->ledger.n <= LG_LEDGER_FEW) {
+		divide(r, now_ns);
+	}
+	answer(r, holder, fx);
+	tell_few(r, now_ns, fx);
 }
 
-void lg_region_ask(struct lg_region *r, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		   const struct lg_region_effects *fx)
 {
 	struct lg_holder *account;
 	struct lg_news news;
 	int is_new;
 
-	if (ask->epoch != r->ledger.epoch || !lg_ask_is_sane(ask))
+	if (ask->epoch != r->lessor->epoch || !lg_ask_is_sane(ask))
 		return;
 	advance(r, now_ns);
 	is_new = lg_ledger_open(&r->ledger, holder, incarnation, ask->generation, &account);
 	if (is_new < 0) {
-		struct lg_grant grant = { .ack_seq = ask->seq, .epoch = r->ledger.epoch, .status = LG_GRANT_OVERLOADED };
+		struct lg_grant grant = { .ack_seq = ask->seq, .epoch = r->lessor->epoch, .status = LG_GRANT_OVERLOADED };
 
 		fx->grant(fx->arg, holder, &grant);
 		return;
@@ -390,7 +389,7 @@ static void prolong(struct lg_region *r, uint64_t expires_ns)
 	r->expires_ns = expires_ns;
 	for (uint32_t i = 0; i < r->ledger.n; i++)
 		if (lg_holder_unmet_tok(&r->ledger.v[i]))
-			lg_ledger_prolong(&r->ledger, &r->ledger.v[i], host_ttl_ns(r, &r->ledger.v[i]), r->terms.grace_ns);
+			lg_ledger_prolong(&r->ledger, &r->ledger.v[i], host_ttl_ns(r, &r->ledger.v[i]), r->lessor->terms->grace_ns);
 }
 
 void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns, const struct lg_region_effects *fx)
@@ -414,7 +413,9 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	r->granted_tok = lg_max_u64(r->granted_tok, grant->granted_tok);
 	if (sent_ns)
 		prolong(r, sent_ns + lg_mul_div(grant->ttl_ms, MS, 1));
-	divide(r, NULL, now_ns, fx);
+	if (r->ledger.n <= LG_LEDGER_FEW)
+		divide(r, now_ns);
+	tell_few(r, now_ns, fx);
 }
 
 /* Gives back what no host needs, if there is somebody to give it to. */
@@ -449,12 +450,14 @@ static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now
 
 	if (pool_tok(r)) {
 		due = lg_min_u64(due, r->expires_ns);
-		due = lg_min_u64(due, lg_max_u64(r->active_ns + IDLE_NS, now_ns + r->terms.region_tick_ns));
+		due = lg_min_u64(due, lg_max_u64(r->active_ns + IDLE_NS, now_ns + r->lessor->terms->region_tick_ns));
 		if (r->excess_ns)
 			due = lg_min_u64(due, r->excess_ns + IDLE_NS);
-		if (r->ledger.unmet_tok)
-			due = lg_min_u64(due, now_ns + r->terms.region_tick_ns);
+		if (r->ledger.n_short)
+			due = lg_min_u64(due, now_ns + r->lessor->terms->region_tick_ns);
 	}
+	if (r->ledger.untold)
+		due = lg_min_u64(due, now_ns + r->lessor->terms->region_tick_ns);
 	return lg_max_u64(due, now_ns + 1);
 }
 
@@ -464,7 +467,9 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 		lg_region_up(r, now_ns, fx);
 	advance(r, now_ns);
 	give_back(r, now_ns);
-	divide(r, NULL, now_ns, fx);
+	divide(r, now_ns);
+	lg_ledger_tell(&r->ledger, lg_ledger_tell_max(&r->ledger, r->lessor->terms->region_tick_ns), tell,
+		       &(struct region_call){ r, now_ns, fx });
 	return next_ns(r, ask_home(r, now_ns, fx), now_ns);
 }
 
@@ -480,7 +485,7 @@ bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
 {
 	bool told = r->spent_tok == r->sent_spent_tok && r->returned_tok == r->sent_returned_tok &&
 		    !r->asker.awaits;
-	bool moot = now_ns >= r->expires_ns + r->terms.ttl_ns + r->terms.grace_ns;
+	bool moot = now_ns >= r->expires_ns + r->lessor->terms->ttl_ns + r->lessor->terms->grace_ns;
 
 	return !r->learning && !r->ledger.outstanding_tok && !r->ledger.want_tok && !pool_tok(r) && (told || moot) &&
 	       (!r->has_history || now_ns >= lg_slots_last_ns(&r->history));

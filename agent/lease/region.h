@@ -7,9 +7,8 @@
 
 #include "base/mem.h"
 #include "lease/holding.h"
+#include "lease/lessor.h"
 #include "lease/msg.h"
-#include "lease/succession.h"
-#include "lease/terms.h"
 
 struct lg_region;
 
@@ -19,12 +18,13 @@ struct lg_region_effects {
 	void (*grant)(void *arg, uint32_t holder, const struct lg_grant *grant); /* to a host */
 };
 
-/* holding: of the rule, towards the key's home. epoch: of this region's life as a lessor. succession: hosts that an earlier life had
- * leased to, or NULL. Both are borrowed for the life of the region object. */
-int lg_region_new(struct lg_holding *holding, uint32_t epoch, const struct lg_succession *succession, uint64_t now_ns,
-		  uint64_t first_seq, uint64_t seed, struct lg_region **ret_region);
+/* The lessor is the rule's towards the hosts, its succession those that an earlier life had leased to; the holding is the rule's towards
+ * the key's home. Both are borrowed for the life of the region object. */
+int lg_region_new(struct lg_lessor *lessor, struct lg_holding *holding, uint64_t now_ns, uint64_t first_seq,
+		  struct lg_region **ret_region);
 struct lg_region *lg_region_free(struct lg_region *region);
 LG_CLEANUP(struct lg_region, lg_region_free)
+/* Changed terms, before the lessor's are set. */
 void lg_region_terms(struct lg_region *r, const struct lg_terms *terms);
 
 /* The stream to the home is up, and lg_upstream_up() was told: it says what it holds (and its history when the home's epoch is new),
@@ -33,7 +33,7 @@ bool lg_region_up(struct lg_region *r, uint64_t now_ns, const struct lg_region_e
 
 /* A message of host `holder` (index given by the role, below LG_HOLDERS_MAX). incarnation: of that holder; a newer one means that its
  * earlier life's lease is lost and lapses now, an older one is ignored. */
-void lg_region_ask(struct lg_region *r, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		   const struct lg_region_effects *fx);
 void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t now_ns,
 		     const struct lg_region_effects *fx);

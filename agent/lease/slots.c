@@ -34,6 +34,11 @@ void lg_slots_fini(struct lg_slots *s)
 	s->n = 0;
 }
 
+size_t lg_slots_bytes(const struct lg_slots *s)
+{
+	return s->v ? s->cap * sizeof(*s->v) : 0;
+}
+
 static bool grow(struct lg_slots *s)
 {
 	struct lg_slots_entry *v;

@@ -28,6 +28,8 @@ struct lg_slots {
 /* grain_ns is raised so that no more than max slots can be in use at once. 0 or -ENOMEM. */
 int lg_slots_init(struct lg_slots *s, uint64_t span_ns, uint64_t grain_ns, uint32_t max);
 void lg_slots_fini(struct lg_slots *s);
+/* Of its entries. */
+size_t lg_slots_bytes(const struct lg_slots *s);
 
 /* tok tokens spent at end_ns or a little before. Without memory for one more slot they join a later one. */
 void lg_slots_add(struct lg_slots *s, uint64_t end_ns, uint64_t tok, uint64_t now_ns);

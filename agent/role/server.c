@@ -40,12 +40,18 @@ static int rule_replace(struct lg_server *s, struct lg_server_rule *rule)
 {
 	int r;
 
-	rule->succession = lg_succession_free(rule->succession);
-	r = lg_succession_new(lg_clock_now_ns(), &rule->succession);
+	rule->next_succession = lg_succession_free(rule->next_succession);
+	r = lg_succession_new(lg_clock_now_ns(), &rule->next_succession);
 	for (size_t i = 0; r == 0 && i < s->regions.n; i++)
 		if (s->regions.v[i]->listed)
-			r = lg_succession_list(rule->succession, (uint32_t)i);
+			r = lg_succession_list(rule->next_succession, (uint32_t)i);
 	return r;
+}
+
+/* A time at which a fixed window began: windows of all lives and machines begin at multiples of their length since 1970. */
+static uint64_t origin_ns(const struct lg_server *s, uint64_t per_ns)
+{
+	return (s->started_ns % per_ns + per_ns - s->started_unix_ns % per_ns) % per_ns;
 }
 
 static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const struct lg_rule_def *def)
@@ -59,7 +65,35 @@ static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const str
 	rule->fingerprint = lg_rule_fingerprint(def);
 	rule->identity = lg_rule_identity(def);
 	lg_fleet_init(&s->config, &fleet);
-	lg_terms_init(def, &fleet, &rule->terms);
+	rule->next_terms = &rule->terms_of[rule->terms == &rule->terms_of[0]];
+	lg_terms_init(def, &fleet, &rule->terms_of[rule->next_terms - rule->terms_of]);
+}
+
+/* The keys have changed: what is in force now is what they share. */
+static void rule_enforce(struct lg_server *s, struct lg_server_rule *rule)
+{
+	if (!rule->next_terms)
+		return;
+	if (rule->next_succession) {
+		lg_succession_free(rule->succession);
+		rule->succession = TAKE(rule->next_succession);
+	}
+	rule->terms = TAKE(rule->next_terms);
+	rule->home.terms = rule->region.terms = rule->terms;
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		s->homes[i].holdings[rule - s->rules].terms = rule->terms;
+	rule->home.origin_ns = rule->region.origin_ns = origin_ns(s, rule->terms->per_ns);
+	rule->home.succession = rule->succession ? rule->succession : s->regions.succession;
+	rule->region.succession = s->hosts.succession;
+	rule->home.epoch = rule->region.epoch = s->epoch;
+	rule->home.rand = rule->fingerprint ^ s->started_ns;
+	rule->region.rand = ~rule->home.rand;
+}
+
+static void rule_free(struct lg_server_rule *rule)
+{
+	lg_succession_free(rule->succession);
+	lg_succession_free(rule->next_succession);
 }
 
 static int ticker_set(struct lg_server *s);
@@ -88,10 +122,9 @@ static int rules_apply(struct lg_server *s, const struct lg_rules *rules, struct
 		if (rule->def.name[0] && rule->identity != lg_rule_identity(def)) {
 			replaced[rule - s->rules] = true;
 			r = rule_replace(s, rule);
-		} else if (rule->def.name[0] && rule->fingerprint != lg_rule_fingerprint(def)) {
-			changed[rule - s->rules] = true;
 		}
 		rule_set(s, rule, def);
+		changed[rule - s->rules] = rule->terms && memcmp(rule->terms, rule->next_terms, sizeof(*rule->terms)) != 0;
 	}
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		if (!seen[i])
@@ -99,6 +132,8 @@ static int rules_apply(struct lg_server *s, const struct lg_rules *rules, struct
 	if (r < 0)
 		return lg_complain(c, "cannot put the rules into force: %s", strerror(-r));
 	lg_server_rules_changed(s, changed, replaced);
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		rule_enforce(s, &s->rules[i]);
 	lg_server_flush(s);
 	return ticker_set(s);
 }
@@ -167,6 +202,7 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 	if (h->peer)
 		lg_lease_peer_close(h->peer, "replaced by a newer connection of the same name");
 	h->peer = peer;
+	h->n_lives += hello->incarnation > h->incarnation;
 	h->incarnation = hello->incarnation;
 	lg_lease_peer_set_user(peer, h);
 	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
@@ -329,8 +365,8 @@ static int ticker_set(struct lg_server *s)
 	uint64_t tick_ns = 20 * LG_NS_PER_MS;
 
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
-		if (s->rules[i].live && s->rules[i].terms.region_tick_ns < tick_ns)
-			tick_ns = s->rules[i].terms.region_tick_ns;
+		if (s->rules[i].live && s->rules[i].terms->region_tick_ns < tick_ns)
+			tick_ns = s->rules[i].terms->region_tick_ns;
 	s->ticker = lg_source_free(s->ticker);
 	return lg_loop_add_ticker(s->loop, tick_ns, on_tick, s, &s->ticker);
 }
@@ -367,8 +403,7 @@ static int self_find(struct lg_server *s)
 		s->homes[i].region = i;
 		s->homes[i].upstream.rand = lg_clock_now_ns() + i;
 		for (size_t slot = 0; slot < LG_RULES_MAX; slot++)
-			s->homes[i].holdings[slot] =
-				(struct lg_holding){ .terms = &s->rules[slot].terms, .upstream = &s->homes[i].upstream };
+			s->homes[i].holdings[slot].upstream = &s->homes[i].upstream;
 		if (strcmp(s->names[i], s->config.region) == 0)
 			s->self = i;
 	}
@@ -472,7 +507,7 @@ static void server_stop(struct lg_server *s)
 	for (size_t i = 0; i < s->n_sources; i++)
 		lg_source_free(s->sources[i]);
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
-		lg_succession_free(s->rules[i].succession);
+		rule_free(&s->rules[i]);
 	lg_server_journal_stop(s);
 	lg_holders_stop(s);
 	lg_store_free(s->store);
@@ -493,6 +528,7 @@ int lg_server_run(const struct lg_role_args *args)
 	}
 	s->lock_fd = -1;
 	s->started_ns = lg_clock_now_ns();
+	s->started_unix_ns = lg_clock_unix_ns();
 	code = server_start(s, args);
 	if (code == LG_EXIT_OK) {
 		lg_info("region %s: leasing at %s, epoch %u", s->config.region, s->config.listen, s->epoch);

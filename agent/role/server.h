@@ -28,9 +28,12 @@ struct lg_server_rule {
 	struct lg_rule_def def;
 	uint64_t fingerprint;
 	uint64_t identity;
-	struct lg_terms terms;
+	const struct lg_terms *terms;		/* in force: one of the two */
+	const struct lg_terms *next_terms;	/* while the keys change from the one to the other; else NULL */
+	struct lg_terms terms_of[2];
 	struct lg_succession *succession;	/* owned; set when the rule became another: its keys' past is unknown */
-	uint64_t granted_home_tok, lapsed_tok;	/* of keys that were freed */
+	struct lg_succession *next_succession;	/* owned; while the keys of the other rule are still there */
+	struct lg_lessor home, region;		/* what its keys share, as a home and towards the hosts */
 	struct lg_meter meter;
 };
 
@@ -42,6 +45,7 @@ struct lg_server_holder {
 	bool dirty;			/* has unsent grants */
 	uint32_t index;			/* among its kind: the core's holder number */
 	uint64_t incarnation;
+	uint32_t n_lives;		/* incarnations heard of, counted for the core */
 	struct lg_lease_peer *peer;	/* NULL: not connected */
 	uint64_t gone_ns;		/* since when */
 };
@@ -122,7 +126,7 @@ struct lg_server {
 	struct lg_log_gate journal_gate;
 	uint64_t journal_dropped;			/* records, as the last complaint knew */
 
-	uint64_t started_ns;
+	uint64_t started_ns, started_unix_ns;
 	bool running;
 	bool settled;
 	uint64_t newest_list;				/* version of the region list that another region has told of */

@@ -141,8 +141,8 @@ void lg_holders_settle(struct lg_server *s)
 	if (s->settled)
 		return;
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
-		if (s->rules[i].live && s->rules[i].terms.ttl_ns + s->rules[i].terms.grace_ns > longest_ns)
-			longest_ns = s->rules[i].terms.ttl_ns + s->rules[i].terms.grace_ns;
+		if (s->rules[i].live && s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns > longest_ns)
+			longest_ns = s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns;
 	if (old && lg_succession_missing(old) && lg_clock_now_ns() < lg_succession_since_ns(old) + longest_ns)
 		return;
 	s->settled = lg_store_commit(s->store, &write, 1) == 0 && lg_list_settle(s) == 0;
@@ -165,6 +165,7 @@ int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
 	if (r < 0)
 		return lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
 	s->self_holder->incarnation = s->epoch;
+	s->self_holder->n_lives = 1;
 	return lg_list_start(s, before == 0, c);
 }
 
@@ -220,7 +221,7 @@ static uint64_t horizon_ns(const struct lg_server *s)
 	uint64_t most = 60 * LG_NS_PER_S;
 
 	for (size_t i = 0; i < LG_RULES_MAX; i++) {
-		const struct lg_terms *t = &s->rules[i].terms;
+		const struct lg_terms *t = s->rules[i].terms;
 		uint64_t ns = s->rules[i].live ? 2 * (t->ttl_ns + t->grace_ns + t->per_ns) : 0;
 
 		if (ns > most)

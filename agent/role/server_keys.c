@@ -206,8 +206,8 @@ static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_
 	k->key = *key;
 	k->home = &s->homes[home_of(s, key)];
 	k->due_ns = now_ns;
-	r = lg_region_new(&k->home->holdings[key->rule_id - 1], s->epoch, s->hosts.succession, now_ns,
-			  now_ns + (seed_of(s, key) >> 48), seed_of(s, key), &k->region);
+	r = lg_region_new(&s->rules[key->rule_id - 1].region, &k->home->holdings[key->rule_id - 1], now_ns,
+			  now_ns + (seed_of(s, key) >> 48), &k->region);
 	if (r == 0)
 		r = lg_table_put(s->region_keys, key, k);
 	if (r < 0) {
@@ -225,7 +225,6 @@ static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_
 static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t now_ns, struct lg_server_home_key **ret)
 {
 	struct lg_server_home_key *k = lg_table_get(s->home_keys, key);
-	const struct lg_server_rule *rule = &s->rules[key->rule_id - 1];
 	int r;
 
 	if (k) {
@@ -240,8 +239,7 @@ static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t 
 	k->server = s;
 	k->key = *key;
 	k->due_ns = now_ns;
-	r = lg_home_new(&rule->terms, s->epoch, rule->succession ? rule->succession : s->regions.succession, now_ns,
-			seed_of(s, key), &k->home);
+	r = lg_home_new(&s->rules[key->rule_id - 1].home, now_ns, &k->home);
 	if (r == 0)
 		r = lg_table_put(s->home_keys, key, k);
 	if (r < 0) {
@@ -259,7 +257,7 @@ static void region_ask(struct lg_server_region_key *k, const struct lg_server_ho
 {
 	struct lg_region_effects fx = region_fx(k);
 
-	lg_region_ask(k->region, from->index, from->incarnation, ask, now_ns, &fx);
+	lg_region_ask(k->region, from->index, from->n_lives, ask, now_ns, &fx);
 	k->due_ns = now_ns;
 }
 
@@ -268,10 +266,10 @@ static void home_ask(struct lg_server_home_key *k, const struct lg_server_holder
 {
 	struct lg_home_effects fx = home_fx(k);
 
-	lg_home_ask(k->home, from->index, from->incarnation, ask, now_ns, &fx);
+	lg_home_ask(k->home, from->index, from->n_lives, ask, now_ns, &fx);
 	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
-	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns)
-		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms.home_tick_ns;
+	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns)
+		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns;
 }
 
 static void refuse(struct lg_server *s, struct lg_server_holder *to, const struct lg_wire_key *wire,
@@ -509,7 +507,7 @@ static void home_key_sample(const struct lg_server_home_key *k, struct sampling 
 {
 	const struct lg_server *s = sampling->s;
 	uint32_t slot = k->key.rule_id - 1;
-	const struct lg_terms *terms = &s->rules[slot].terms;
+	const struct lg_terms *terms = s->rules[slot].terms;
 	uint64_t silent_ns = 3 * terms->region_period_ns;
 	struct lg_holder_view v;
 
@@ -528,15 +526,11 @@ static int home_key_sweep(void *arg, const void *key, void *value)
 {
 	struct lg_server_home_key *k = value;
 	struct sampling *g = arg;
-	struct lg_home_view v;
 
 	if (!lg_home_is_idle(k->home, g->now_ns)) {
 		home_key_sample(k, g);
 		return 0;
 	}
-	lg_home_view(k->home, g->now_ns, &v);
-	g->s->rules[k->key.rule_id - 1].granted_home_tok += v.granted_total_tok;
-	g->s->rules[k->key.rule_id - 1].lapsed_tok += v.lapsed_total_tok;
 	lg_table_del(g->s->home_keys, key);
 	home_key_free(k);
 	return 0;
@@ -575,7 +569,7 @@ static int region_key_changed(void *arg, const void *key, void *value)
 		lg_table_del(c->s->region_keys, key);
 		region_key_free(k);
 	} else if (c->changed[slot]) {
-		lg_region_terms(k->region, &c->s->rules[slot].terms);
+		lg_region_terms(k->region, c->s->rules[slot].next_terms);
 	}
 	return 0;
 }
@@ -590,7 +584,7 @@ static int home_key_changed(void *arg, const void *key, void *value)
 		lg_table_del(c->s->home_keys, key);
 		home_key_free(k);
 	} else if (c->changed[slot]) {
-		lg_home_terms(k->home, &c->s->rules[slot].terms, c->now_ns);
+		lg_home_terms(k->home, c->s->rules[slot].next_terms, c->now_ns);
 	}
 	return 0;
 }

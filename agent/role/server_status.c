@@ -104,12 +104,10 @@ static int home_key_json(void *arg, const void *key, void *value)
 	def = key_text(l->s, &k->key, text, sizeof(text));
 	lg_home_view(k->home, l->now_ns, &v);
 	json_array_append_new(
-		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i}", "rule", def->name, "key", text,
+		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i}", "rule", def->name, "key", text,
 				   "budget_tok", (json_int_t)v.budget_tok, "pool_tok", (json_int_t)v.pool_tok,
 				   "outstanding_tok", (json_int_t)v.outstanding_tok, "consumed_tok",
-				   (json_int_t)v.consumed_tok, "unknown_tok", (json_int_t)v.unknown_tok, "granted_total_tok",
-				   (json_int_t)v.granted_total_tok, "lapsed_total_tok", (json_int_t)v.lapsed_total_tok,
-				   "holders", (int)v.n_holders));
+				   (json_int_t)v.consumed_tok, "unknown_tok", (json_int_t)v.unknown_tok, "holders", (int)v.n_holders));
 	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
 }
 
@@ -137,7 +135,7 @@ static json_t *curve_json(struct lg_server *s)
 		lg_meter_read(&rule->meter, now_ns, &v);
 		json_array_append_new(
 			list, json_pack("{s:s, s:f, s:i, s:f, s:f, s:f, s:f, s:I, s:f, s:f}", "rule", rule->def.name, "period_s",
-					(double)rule->terms.region_period_ns / 1e9, "seconds", (int)v.seconds, "reports_per_s",
+					(double)rule->terms->region_period_ns / 1e9, "seconds", (int)v.seconds, "reports_per_s",
 					v.reports_per_s[LG_TIER_HOME], "grants_per_s", v.grants_per_s[LG_TIER_HOME],
 					"reports_of_hosts_per_s", v.reports_per_s[LG_TIER_REGION], "grants_to_hosts_per_s",
 					v.grants_per_s[LG_TIER_REGION], "worst_outstanding_tok", (json_int_t)v.worst_tok,
@@ -183,7 +181,6 @@ struct sums {
 	struct lg_server *s;
 	uint64_t now_ns;
 	uint64_t outstanding_region[LG_RULES_MAX], outstanding_home[LG_RULES_MAX];
-	uint64_t granted_home[LG_RULES_MAX], lapsed[LG_RULES_MAX];
 };
 
 static int region_key_sum(void *arg, const void *key, void *value)
@@ -208,8 +205,6 @@ static int home_key_sum(void *arg, const void *key, void *value)
 	(void)key;
 	lg_home_view(k->home, sums->now_ns, &v);
 	sums->outstanding_home[slot] += v.outstanding_tok;
-	sums->granted_home[slot] += v.granted_total_tok;
-	sums->lapsed[slot] += v.lapsed_total_tok;
 	return 0;
 }
 
@@ -245,9 +240,9 @@ static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
 		if (!rule->live)
 			continue;
 		meter_metrics(rule, sums.now_ns, m);
-		lg_metrics_add(m, LG_METRIC_GRANTED, rule->granted_home_tok + sums.granted_home[i], "tier", "home", "rule",
+		lg_metrics_add(m, LG_METRIC_GRANTED, rule->home.granted_tok, "tier", "home", "rule",
 			       rule->def.name, NULL);
-		lg_metrics_add(m, LG_METRIC_LAPSED, rule->lapsed_tok + sums.lapsed[i], "rule", rule->def.name, NULL);
+		lg_metrics_add(m, LG_METRIC_LAPSED, rule->home.lapsed_tok, "rule", rule->def.name, NULL);
 		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_home[i], "tier", "home", "rule", rule->def.name, NULL);
 		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_region[i], "tier", "region", "rule", rule->def.name,
 			       NULL);

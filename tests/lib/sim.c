@@ -259,6 +259,7 @@ static void nodes_init(struct sim *s)
 						      .lends_to_regions = s->c.subs_per_region && i < s->c.n_regions };
 		s->regions[i].epoch = sim_new_life(s, &s->regions[i].clock, 0);
 		sim_upstream_init(s, &s->regions[i].upstream, &s->regions[i].holding);
+		sim_region_lives(&s->regions[i]);
 		sim_push(s, phase(s, s->c.terms.region_tick_ns), EV_REGION_TICK, i, NULL);
 		sim_push(s, 0, EV_CONNECT_REGION, i, NULL);
 	}
@@ -276,6 +277,7 @@ static void nodes_init(struct sim *s)
 	for (uint32_t i = 0; i < 2; i++)
 		s->homes[i] = (struct node_home){ .sim = s, .list = i + 1, .running = i == 0, .process = ++s->n_processes };
 	s->homes[0].epoch = sim_new_life(s, &s->homes[0].clock, 0);
+	sim_home_lives(&s->homes[0]);
 	sim_push(s, S, EV_SECOND, 0, NULL);
 }
 
@@ -318,6 +320,7 @@ struct sim *sim_free(struct sim *s)
 	}
 	for (uint32_t i = 0; i < SIM_HOMES; i++) {
 		lg_home_free(s->homes[i].home);
+		free(s->homes[i].lessor);
 		lg_succession_free(s->homes[i].succession);
 	}
 	sim_meter_fini(&s->law);

@@ -50,9 +50,9 @@ void sim_check_home(struct node_home *n)
 		return;
 	lg_home_view(n->home, s->now_ns, &v);
 	sum = v.consumed_tok + v.outstanding_tok + v.unknown_tok;
-	if (sum > v.budget_tok && v.granted_total_tok > n->granted_total_tok)
+	if (sum > v.budget_tok && n->lessor->granted_tok > n->granted_tok)
 		sim_broken(s, "the home's books", (int64_t)(sum - v.budget_tok));
-	n->granted_total_tok = v.granted_total_tok;
+	n->granted_tok = n->lessor->granted_tok;
 	if (s->now_ns >= s->c.warm_ns)
 		s->r.max_outstanding_tok = lg_max_u64(s->r.max_outstanding_tok, v.outstanding_tok);
 }

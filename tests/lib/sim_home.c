@@ -2,6 +2,7 @@
 #include "tests/lib/sim_world.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lease/arith.h"
@@ -37,10 +38,9 @@ static bool hears(const struct node_home *n, const struct message *m)
 
 static void home_open(struct node_home *n)
 {
-	int r = lg_home_new(&n->sim->c.terms, n->epoch, n->succession, n->sim->now_ns, lg_rand_next(&n->sim->rand), &n->home);
+	int r = lg_home_new(n->lessor, n->sim->now_ns, &n->home);
 
 	assert(r == 0);
-	n->granted_total_tok = 0;
 }
 
 void sim_home_ask(struct node_home *n, const struct message *m)
@@ -76,6 +76,19 @@ void sim_home_tick(struct node_home *n)
 		sim_check_home(n);
 }
 
+void sim_home_lives(struct node_home *n)
+{
+	n->lessor = malloc(sizeof(*n->lessor));
+	assert(n->lessor);
+	*n->lessor = (struct lg_lessor){
+		.terms = &n->sim->c.terms,
+		.succession = n->succession,
+		.epoch = n->epoch,
+		.rand = lg_rand_next(&n->sim->rand),
+	};
+	n->granted_tok = 0;
+}
+
 static void leave(struct node_home *n)
 {
 	struct sim *s = n->sim;
@@ -94,6 +107,8 @@ void sim_home_stop(struct node_home *n)
 	leave(n);
 	n->process = ++n->sim->n_processes;
 	n->home = lg_home_free(n->home);
+	free(n->lessor);
+	n->lessor = NULL;
 	n->succession = lg_succession_free(n->succession);
 }
 
@@ -105,6 +120,7 @@ void sim_home_freeze(struct node_home *n)
 	*old = *n;
 	n->process = ++n->sim->n_processes;
 	n->home = NULL;
+	n->lessor = NULL;
 	n->succession = NULL;
 }
 
@@ -124,6 +140,7 @@ void sim_home_start(struct node_home *n)
 	if (n->unsettled)
 		lg_succession_unsettled(n->succession);
 	n->epoch = sim_new_life(s, &n->clock, n->epoch);
+	sim_home_lives(n);
 	n->running = true;
 	n->due_ns = 0;
 }

@@ -66,10 +66,20 @@ void sim_region_mark(struct node_region *n)
 		sim_transmit(n->sim, &m);
 }
 
+void sim_region_lives(struct node_region *n)
+{
+	n->lessor = (struct lg_lessor){
+		.terms = &n->sim->c.terms,
+		.succession = n->succession,
+		.epoch = n->epoch,
+		.rand = lg_rand_next(&n->sim->rand),
+	};
+}
+
 static void region_open(struct node_region *n)
 {
 	uint64_t now_ns = sim_local_ns(n->sim, &n->clock);
-	int r = lg_region_new(&n->holding, n->epoch, n->succession, now_ns, now_ns, lg_rand_next(&n->sim->rand), &n->region);
+	int r = lg_region_new(&n->lessor, &n->holding, now_ns, now_ns, &n->region);
 
 	assert(r == 0);
 	if (n->link.up)
@@ -204,6 +214,7 @@ void sim_region_start(struct node_region *n)
 	n->succession = sim_succession(sim_local_ns(s, &n->clock), n->listed, SIM_HOSTS_MAX, s->now_ns < n->unknown_until_ns);
 	n->epoch = sim_new_life(s, &n->clock, n->epoch);
 	n->running = true;
+	sim_region_lives(n);
 	n->due_ns = 0;
 	sim_push(s, s->now_ns + 20 * MS, EV_CONNECT_REGION, n->index, NULL);
 }

@@ -32,7 +32,7 @@ struct message {
 	bool of_region;		/* the holder is a region; else a host */
 	uint32_t holder;
 	uint32_t list;		/* version of the region list that the sender has */
-	uint64_t incarnation;
+	uint32_t incarnation;
 	uint32_t to_process;	/* the receiver's life it was sent to */
 	uint32_t epoch;		/* MSG_MARK */
 	uint64_t forgot_ms;	/* MSG_MARK: remembers so far back; 0 ever */
@@ -87,7 +87,7 @@ struct node_host {
 	bool gone;
 	bool agent;
 	uint32_t process;
-	uint64_t incarnation;
+	uint32_t incarnation;
 	uint64_t made_ns;	/* when the maps were made, if not at the start */
 	struct bucket bucket;
 	bool misread;		/* the last reading was */
@@ -111,6 +111,7 @@ struct node_region {
 	bool listed[SIM_HOSTS_MAX];	/* holders, durably */
 	uint64_t unknown_until_ns;	/* holders of before a lost store may hold, or remember spending, until then */
 	struct lg_succession *succession;
+	struct lg_lessor lessor;	/* of this life, towards its holders */
 	struct lg_upstream upstream;
 	struct lg_holding holding;
 	struct lg_region *region;
@@ -131,9 +132,10 @@ struct node_home {
 	bool unsettled;
 	uint64_t unknown_until_ns;
 	struct lg_succession *succession;
+	struct lg_lessor *lessor;	/* of this life; its home may stand still while the next is there */
 	struct lg_home *home;
 	uint64_t due_ns;
-	uint64_t granted_total_tok;	/* when last checked */
+	uint64_t granted_tok;	/* when last checked */
 };
 
 struct fault {
@@ -214,6 +216,7 @@ void sim_region_connect(struct node_region *n);
 void sim_region_disconnect(struct node_region *n, bool again);
 void sim_region_stop(struct node_region *n);
 void sim_region_start(struct node_region *n);
+void sim_region_lives(struct node_region *n);
 void sim_region_knows_nothing(struct node_region *n);
 /* With one key a holder has named all it holds by any message of this epoch, or by saying that there is none. */
 void sim_synced(struct lg_succession *succession, const struct message *m, uint32_t epoch, uint64_t now_ns);
@@ -227,6 +230,7 @@ void sim_home_ask(struct node_home *n, const struct message *m);
 void sim_home_tick(struct node_home *n);
 void sim_home_stop(struct node_home *n);
 void sim_home_start(struct node_home *n);
+void sim_home_lives(struct node_home *n);
 /* Its store is gone, or it never was the home: whoever may hold something is not known. */
 void sim_home_knows_nothing(struct node_home *n);
 /* It stands still, as far as anybody can tell for good. */

@@ -184,7 +184,7 @@ static void traffic_that_moves_to_another_region_is_served_again_within_two_peri
 
 static void traffic_that_hops_each_second_is_served(void **state)
 {
-	CHECK("hop", { BUCKET, PER_MINUTE, HOP, .load = 0.95, .share = 0.995 }, { BUCKET, PER_MINUTE, HOP, .load = 1.5, .share = 0.995 },
+	CHECK("hop", { BUCKET, PER_MINUTE, HOP, .load = 0.95, .share = 0.995 }, { BUCKET, PER_MINUTE, HOP, .load = 1.5, .share = 0.99 },
 	      { WINDOW, PER_MINUTE, HOP, .load = 0.95, .share = 0.985 }, { WINDOW, PER_MINUTE, HOP, .load = 1.5, .share = 0.99 },
 	      { BUCKET, PER_10_S, HOP, .load = 0.95, .share = 0.98 }, { WINDOW, PER_10_S, HOP, .load = 0.95, .share = 0.88 });
 }

@@ -4,57 +4,83 @@
 #include <stdlib.h>
 
 #include "lease/arith.h"
+#include "lease/slots.h"
 #include "tests/unit/lease/lease_test.h"
 
-static void bucket_of(struct lg_budget *b, uint64_t limit_tok, uint64_t per_ns)
+/* A budget and the terms it goes by. */
+struct script {
+	struct lg_terms t;
+	struct lg_budget b;
+};
+
+/* Filled within a second, whatever the rate. */
+static void bucket_of(struct script *s, uint64_t limit_tok, uint64_t per_ns)
 {
-	assert_int_equal(lg_budget_init(b, LG_TOKEN_BUCKET, limit_tok, per_ns, 100 * MS, T0), 0);
+	s->t = terms_of(LG_TOKEN_BUCKET, limit_tok, per_ns, 1);
+	assert_int_equal(lg_budget_init(&s->b, &s->t, T0), 0);
 }
 
-static void window_of(struct lg_budget *b, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns)
+static void window_of(struct script *s, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns)
 {
-	assert_int_equal(lg_budget_init(b, LG_SLIDING_WINDOW, limit_tok, per_ns, slot_ns, T0), 0);
+	s->t = terms_of(LG_SLIDING_WINDOW, limit_tok, per_ns, limit_tok);
+	s->t.slot_ns = slot_ns;
+	assert_int_equal(lg_budget_init(&s->b, &s->t, T0), 0);
+}
+
+static void book(struct script *s, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+{
+	lg_budget_book(&s->b, &s->t, tok, spent_ns, now_ns);
+}
+
+static uint64_t consumed(struct script *s, uint64_t now_ns)
+{
+	return lg_budget_consumed_tok(&s->b, &s->t, now_ns);
+}
+
+static void end(struct script *s)
+{
+	lg_budget_fini(&s->b, &s->t);
 }
 
 TEST(a_bucket_refills_by_its_rate_to_the_nanosecond)
 {
-	struct lg_budget b;
+	struct script b;
 
 	/* 3 tokens in 7 ns: nothing that divides */
 	bucket_of(&b, 3, 7);
-	lg_budget_book(&b, 6, T0, T0);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0), 6);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 2), 6);	/* 6/7 of a token is back */
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 3), 5);	/* 9/7 */
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 13), 1);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 14), 0);
+	book(&b, 6, T0, T0);
+	assert_int_equal(consumed(&b, T0), 6);
+	assert_int_equal(consumed(&b, T0 + 2), 6);	/* 6/7 of a token is back */
+	assert_int_equal(consumed(&b, T0 + 3), 5);	/* 9/7 */
+	assert_int_equal(consumed(&b, T0 + 13), 1);
+	assert_int_equal(consumed(&b, T0 + 14), 0);
 }
 
 TEST(looking_often_is_the_same_as_looking_once)
 {
-	struct lg_budget often, once;
+	struct script often, once;
 	uint64_t now_ns = T0;
 
 	bucket_of(&often, 10000, 60 * S);
 	bucket_of(&once, 10000, 60 * S);
-	lg_budget_book(&often, 5000, T0, T0);
-	lg_budget_book(&once, 5000, T0, T0);
+	book(&often, 5000, T0, T0);
+	book(&once, 5000, T0, T0);
 	while (now_ns < T0 + 20 * S) {
 		now_ns += 1234567;
-		lg_budget_advance(&often, now_ns);
+		lg_budget_advance(&often.b, &often.t, now_ns);
 	}
-	assert_int_equal(lg_budget_consumed_tok(&often, now_ns), lg_budget_consumed_tok(&once, now_ns));
-	assert_true(often.level == once.level);
+	assert_int_equal(consumed(&often, now_ns), consumed(&once, now_ns));
+	assert_int_equal(often.b.level_low, once.b.level_low);
 }
 
 TEST(time_never_runs_back)
 {
-	struct lg_budget b;
+	struct script b;
 
 	bucket_of(&b, 10, S);
-	lg_budget_book(&b, 10, T0 + S, T0 + S);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0), 10);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + S), 10);
+	book(&b, 10, T0 + S, T0 + S);
+	assert_int_equal(consumed(&b, T0), 10);
+	assert_int_equal(consumed(&b, T0 + S), 10);
 }
 
 TEST(what_was_wasted_since_they_were_spent_drains_late_tokens)
@@ -68,25 +94,25 @@ TEST(what_was_wasted_since_they_were_spent_drains_late_tokens)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct lg_budget b;
+		struct script b;
 
 		bucket_of(&b, 2, S);
-		lg_budget_book(&b, rows[i].tok, T0 + rows[i].spent_ms * MS, T0 + rows[i].now_ms * MS);
-		assert_int_equal(lg_budget_consumed_tok(&b, T0 + rows[i].now_ms * MS), rows[i].consumed_tok);
+		book(&b, rows[i].tok, T0 + rows[i].spent_ms * MS, T0 + rows[i].now_ms * MS);
+		assert_int_equal(consumed(&b, T0 + rows[i].now_ms * MS), rows[i].consumed_tok);
 	}
 }
 
 TEST(what_was_wasted_is_used_once)
 {
-	struct lg_budget b;
+	struct script b;
 
 	bucket_of(&b, 2, S);
-	lg_budget_book(&b, 8, T0 + S, T0 + 5 * S);	/* uses the 8 wasted from 1 s to 5 s */
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 5 * S), 0);
-	lg_budget_book(&b, 3, T0 + 2 * S, T0 + 5 * S);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 5 * S), 3);
-	lg_budget_book(&b, 4, T0, T0 + 5 * S);		/* the first second's 2 are still there */
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 5 * S), 5);
+	book(&b, 8, T0 + S, T0 + 5 * S);	/* uses the 8 wasted from 1 s to 5 s */
+	assert_int_equal(consumed(&b, T0 + 5 * S), 0);
+	book(&b, 3, T0 + 2 * S, T0 + 5 * S);
+	assert_int_equal(consumed(&b, T0 + 5 * S), 3);
+	book(&b, 4, T0, T0 + 5 * S);		/* the first second's 2 are still there */
+	assert_int_equal(consumed(&b, T0 + 5 * S), 5);
 }
 
 /* However late the reports, the books are never below a bucket that knew each token when it was spent. */
@@ -96,104 +122,115 @@ TEST(late_books_are_never_below_the_truth)
 
 	for (int run = 0; run < 300; run++) {
 		struct { uint64_t spent_ns, told_ns, tok; } v[60];
-		struct lg_budget late, truth;
+		struct script late, truth;
 		uint64_t now_ns = T0;
 
 		bucket_of(&late, 1 + lg_rand_next(&rand) % 50, S);
-		bucket_of(&truth, late.limit_tok, S);
+		bucket_of(&truth, late.t.limit_tok, S);
 		for (size_t i = 0; i < 60; i++) {
 			v[i].spent_ns = now_ns += lg_rand_next(&rand) % (400 * MS);
 			v[i].told_ns = v[i].spent_ns + lg_rand_next(&rand) % (3 * S);
 			v[i].tok = lg_rand_next(&rand) % 40;
-			lg_budget_book(&truth, v[i].tok, v[i].spent_ns, v[i].spent_ns);
+			book(&truth, v[i].tok, v[i].spent_ns, v[i].spent_ns);
 		}
 		for (uint64_t t = T0; t <= now_ns + 3050 * MS; t += 50 * MS)
 			for (size_t i = 0; i < 60; i++)
 				if (v[i].told_ns > t - 50 * MS && v[i].told_ns <= t)
-					lg_budget_book(&late, v[i].tok, v[i].spent_ns, t);
-		assert_true(lg_budget_consumed_tok(&late, now_ns + 3100 * MS) >= lg_budget_consumed_tok(&truth, now_ns + 3100 * MS));
+					book(&late, v[i].tok, v[i].spent_ns, t);
+		assert_true(consumed(&late, now_ns + 3100 * MS) >= consumed(&truth, now_ns + 3100 * MS));
 	}
 }
 
 TEST(a_slot_leaves_the_window_when_its_end_is_a_window_ago)
 {
-	struct lg_budget b;
+	struct script b;
 
 	window_of(&b, 100, 10 * S, 100 * MS);
-	lg_budget_book(&b, 40, T0 + 1, T0 + 5 * S);		/* slot that ends at 0.1 s */
-	lg_budget_book(&b, 60, T0 + 100 * MS, T0 + 5 * S);	/* the same */
-	lg_budget_book(&b, 7, T0 + 100 * MS + 1, T0 + 5 * S);	/* the next */
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 5 * S), 107);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 100 * MS - 1), 107);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 100 * MS), 7);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + 200 * MS), 0);
-	lg_budget_fini(&b);
+	book(&b, 40, T0 + 1, T0 + 5 * S);		/* slot that ends at 0.1 s */
+	book(&b, 60, T0 + 100 * MS, T0 + 5 * S);	/* the same */
+	book(&b, 7, T0 + 100 * MS + 1, T0 + 5 * S);	/* the next */
+	assert_int_equal(consumed(&b, T0 + 5 * S), 107);
+	assert_int_equal(consumed(&b, T0 + 10 * S + 100 * MS - 1), 107);
+	assert_int_equal(consumed(&b, T0 + 10 * S + 100 * MS), 7);
+	assert_int_equal(consumed(&b, T0 + 10 * S + 200 * MS), 0);
+	end(&b);
 }
 
 TEST(what_is_older_than_the_window_does_not_count)
 {
-	struct lg_budget b;
+	struct script b;
 
 	window_of(&b, 100, 10 * S, 100 * MS);
-	lg_budget_book(&b, 5, T0 - 10 * S, T0);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0), 0);
-	lg_budget_book(&b, 5, T0 - 10 * S + 1, T0);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0), 5);
-	lg_budget_fini(&b);
+	book(&b, 5, T0 - 10 * S, T0);
+	assert_int_equal(consumed(&b, T0), 0);
+	book(&b, 5, T0 - 10 * S + 1, T0);
+	assert_int_equal(consumed(&b, T0), 5);
+	end(&b);
 }
 
 TEST(a_window_of_a_month_has_few_slots_and_counts_right)
 {
 	const uint64_t month_ns = 31ull * 24 * 3600 * S;
-	struct lg_budget b;
+	struct script b;
 
-	assert_int_equal(lg_budget_init(&b, LG_SLIDING_WINDOW, 1000, month_ns, 100 * MS, T0 + month_ns), 0);
+	window_of(&b, 1000, month_ns, 100 * MS);
 	for (uint64_t i = 0; i < 5000; i++)
-		lg_budget_book(&b, 1, T0 + month_ns / 5000 * i, T0 + month_ns);
-	assert_true(b.window.n <= LG_BUDGET_SLOTS + 1);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + month_ns), 5000);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 2 * month_ns + month_ns / LG_BUDGET_SLOTS + S), 0);
-	lg_budget_fini(&b);
+		book(&b, 1, T0 + month_ns / 5000 * i, T0 + month_ns);
+	assert_true(b.b.window->n <= LG_BUDGET_SLOTS + 1);
+	assert_int_equal(consumed(&b, T0 + month_ns), 5000);
+	assert_int_equal(consumed(&b, T0 + 2 * month_ns + month_ns / LG_BUDGET_SLOTS + S), 0);
+	end(&b);
 }
 
 TEST(slots_out_of_order_are_counted_in_theirs)
 {
-	struct lg_budget b;
+	struct script b;
 
 	window_of(&b, 100, 10 * S, 100 * MS);
 	for (uint64_t i = 0; i < 100; i++)
-		lg_budget_book(&b, 1, T0 + (i * 37 % 100) * 100 * MS, T0 + 10 * S - 1);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S - 1), 100);
+		book(&b, 1, T0 + (i * 37 % 100) * 100 * MS, T0 + 10 * S - 1);
+	assert_int_equal(consumed(&b, T0 + 10 * S - 1), 100);
 	for (uint64_t i = 0; i < 100; i++)
-		assert_int_equal(lg_budget_consumed_tok(&b, T0 + 10 * S + i * 100 * MS), 99 - i);
-	lg_budget_fini(&b);
+		assert_int_equal(consumed(&b, T0 + 10 * S + i * 100 * MS), 99 - i);
+	end(&b);
+}
+
+static void change(struct script *s, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns, uint64_t now_ns)
+{
+	struct lg_terms to = s->t;
+
+	to.limit_tok = limit_tok;
+	to.per_ns = per_ns;
+	to.slot_ns = slot_ns;
+	lg_budget_change(&s->b, &s->t, &to, now_ns);
+	s->t = to;
 }
 
 TEST(another_rate_leaves_what_is_consumed_as_it_is)
 {
-	struct lg_budget b;
+	struct script b;
 
 	bucket_of(&b, 10, S);
-	lg_budget_book(&b, 20, T0, T0);
-	lg_budget_change(&b, 7, 3 * S, 100 * MS, T0 + 500 * MS);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 500 * MS), 15);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 3500 * MS), 8);	/* 7 in 3 s */
-	lg_budget_change(&b, 7, 2 * S, 100 * MS, T0 + 3500 * MS);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 5500 * MS), 1);
+	book(&b, 20, T0, T0);
+	change(&b, 7, 3 * S, 100 * MS, T0 + 500 * MS);
+	assert_int_equal(consumed(&b, T0 + 500 * MS), 15);
+	assert_int_equal(consumed(&b, T0 + 3500 * MS), 8);	/* 7 in 3 s */
+	change(&b, 7, 2 * S, 100 * MS, T0 + 3500 * MS);
+	assert_int_equal(consumed(&b, T0 + 5500 * MS), 1);
 }
 
 TEST(another_window_keeps_what_lies_in_it)
 {
-	struct lg_budget b;
+	struct script b;
 
 	window_of(&b, 100, 10 * S, 100 * MS);
-	lg_budget_book(&b, 30, T0 + S, T0 + 8 * S);
-	lg_budget_book(&b, 50, T0 + 7 * S, T0 + 8 * S);
-	lg_budget_change(&b, 100, 5 * S, 100 * MS, T0 + 8 * S);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 8 * S), 50);
-	lg_budget_change(&b, 100, 60 * S, 100 * MS, T0 + 8 * S);
-	assert_int_equal(lg_budget_consumed_tok(&b, T0 + 60 * S), 50);
-	lg_budget_fini(&b);
+	book(&b, 30, T0 + S, T0 + 8 * S);
+	book(&b, 50, T0 + 7 * S, T0 + 8 * S);
+	change(&b, 100, 5 * S, 100 * MS, T0 + 8 * S);
+	assert_int_equal(consumed(&b, T0 + 8 * S), 50);
+	change(&b, 100, 60 * S, 100 * MS, T0 + 8 * S);
+	assert_int_equal(consumed(&b, T0 + 60 * S), 50);
+	end(&b);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "lease/lessor.h"
 #include "lease/msg.h"
 #include "lease/terms.h"
 
@@ -39,6 +40,12 @@ static inline struct lg_terms terms_of(enum lg_algorithm algorithm, uint64_t lim
 		.ttl_ns = 10 * S,
 		.grace_ns = 1 * S,
 	};
+}
+
+/* The first life of a lessor. */
+static inline struct lg_lessor lessor_of(const struct lg_terms *terms, uint64_t seed)
+{
+	return (struct lg_lessor){ .terms = terms, .epoch = 1, .rand = seed };
 }
 
 /* Grants as they went out. */

@@ -6,6 +6,16 @@
 #include "lease/arith.h"
 #include "tests/unit/lease/lease_test.h"
 
+/* Only the grace and the chance of a lessor matter here. */
+static const struct lg_terms terms = { .grace_ns = 1 * S };
+static struct lg_lessor lessor;
+
+static void begin(struct lg_ledger *l, uint64_t seed)
+{
+	lessor = lessor_of(&terms, seed);
+	lg_ledger_init(l);
+}
+
 static struct lg_holder *open_holder(struct lg_ledger *l, uint32_t index)
 {
 	struct lg_holder *h;
@@ -25,9 +35,9 @@ static void ask(struct lg_ledger *l, uint32_t index, uint64_t seq, uint64_t want
 	a.generation = h->granted_tok ? h->generation : 0;
 	a.granted_tok = h->granted_tok;
 	a.spent_tok = h->spent_tok;
-	a.returned_tok = h->returned_tok;
+	a.returned_tok = lg_holder_returned_tok(h);
 	assert_int_equal(lg_ledger_ask(l, h, 1, &a, T0, &news), LG_LEDGER_BOOKED);
-	lg_ledger_grant(l, h, 10 * S, S, &grant);
+	lg_ledger_grant(l, &lessor, h, 10 * S, &grant);
 }
 
 static uint64_t given(const struct lg_ledger *l, uint32_t index)
@@ -52,12 +62,12 @@ TEST(the_free_pool_is_divided_max_min_fair)
 		struct lg_ledger l;
 		uint64_t sum = 0;
 
-		lg_ledger_init(&l, 1, 1);
+		begin(&l, 1);
 		for (uint32_t h = 0; h < 3; h++)
 			ask(&l, h, 1, rows[i].want[h]);
 		for (uint32_t h = 0; h < 3; h++)
 			sum += rows[i].got[h];
-		assert_int_equal(lg_ledger_divide(&l, rows[i].free_tok, T0, S), sum);
+		assert_int_equal(lg_ledger_divide(&l, &lessor, rows[i].free_tok, NULL, T0), sum);
 		for (uint32_t h = 0; h < 3; h++)
 			assert_int_equal(given(&l, h), rows[i].got[h]);
 		assert_int_equal(l.outstanding_tok, sum);
@@ -75,10 +85,10 @@ TEST(the_last_tokens_go_round_from_a_random_start_that_the_seed_decides)
 		for (int again = 0; again < 2; again++) {
 			struct lg_ledger l;
 
-			lg_ledger_init(&l, 1, seed);
+			begin(&l, seed);
 			for (uint32_t h = 0; h < 3; h++)
 				ask(&l, h, 1, 10);
-			assert_int_equal(lg_ledger_divide(&l, 1, T0, S), 1);
+			assert_int_equal(lg_ledger_divide(&l, &lessor, 1, NULL, T0), 1);
 			for (uint32_t h = 0; h < 3; h++)
 				if (given(&l, h)) {
 					assert_true(!again || first == h);
@@ -102,10 +112,10 @@ TEST(many_holders_are_served_alike)
 		uint64_t free_tok = lg_rand_next(&rand) % 20000, least = UINT64_MAX, most = 0, sum = 0;
 		struct lg_ledger l;
 
-		lg_ledger_init(&l, 1, rand);
+		begin(&l, rand);
 		for (uint32_t h = 0; h < n; h++)
 			ask(&l, h, 1, 1 + lg_rand_next(&rand) % (1ull << (lg_rand_next(&rand) % 12)));
-		sum = lg_ledger_divide(&l, free_tok, T0, S);
+		sum = lg_ledger_divide(&l, &lessor, free_tok, NULL, T0);
 		assert_int_equal(sum, lg_min_u64(free_tok, l.want_tok));
 		assert_int_equal(sum, l.outstanding_tok);
 		for (uint32_t h = 0; h < n; h++) {
@@ -126,27 +136,26 @@ TEST(a_holder_whose_lease_is_about_to_end_gets_nothing)
 {
 	struct lg_ledger l;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	ask(&l, 0, 1, 10);
-	assert_int_equal(lg_ledger_divide(&l, 10, T0 + 10 * S, S), 0);
-	assert_int_equal(lg_ledger_divide(&l, 10, T0 + 10 * S - 1, S), 10);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S), 0);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S - 1), 10);
 	lg_ledger_fini(&l);
 }
 
 TEST(a_holder_may_be_capped_below_its_want)
 {
+	uint64_t most_tok[] = { 30, UINT64_MAX };
 	struct lg_ledger l;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	ask(&l, 0, 1, 100);
 	ask(&l, 1, 1, 100);
-	lg_ledger_cap(&l, lg_ledger_find(&l, 0), 30);
-	assert_int_equal(l.unmet_tok, 130);
-	assert_int_equal(lg_ledger_divide(&l, 100, T0, S), 100);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0), 100);
 	assert_int_equal(given(&l, 0), 30);
 	assert_int_equal(given(&l, 1), 70);
-	lg_ledger_cap(&l, lg_ledger_find(&l, 0), 10);	/* less than it has: no more, and none back */
-	assert_int_equal(lg_ledger_divide(&l, 100, T0, S), 30);
+	most_tok[0] = 10;	/* less than it has: no more, and none back */
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0), 30);
 	assert_int_equal(given(&l, 0), 30);
 	lg_ledger_fini(&l);
 }
@@ -156,8 +165,8 @@ static void granted(struct lg_ledger *l, uint64_t tok)
 	struct lg_grant grant;
 
 	ask(l, 0, 1, tok);
-	assert_int_equal(lg_ledger_divide(l, tok, T0, S), tok);
-	lg_ledger_grant(l, lg_ledger_find(l, 0), 10 * S, S, &grant);
+	assert_int_equal(lg_ledger_divide(l, &lessor, tok, NULL, T0), tok);
+	lg_ledger_grant(l, &lessor, lg_ledger_find(l, 0), 10 * S, &grant);
 	assert_int_equal(grant.generation, 1);
 	assert_int_equal(grant.granted_tok, tok);
 }
@@ -192,7 +201,7 @@ TEST(totals_tell_how_much_and_slots_tell_when)
 		struct lg_ledger l;
 		struct lg_news news;
 
-		lg_ledger_init(&l, 1, 1);
+		begin(&l, 1);
 		granted(&l, 40);
 		a.n_slots = rows[i].n_slots;
 		memcpy(a.slots, rows[i].slots, sizeof(rows[i].slots));
@@ -214,7 +223,7 @@ TEST(a_slot_is_booked_once)
 	struct lg_ledger l;
 	struct lg_news news;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	a.n_slots = 1;
 	a.slots[0] = (struct lg_slot){ 5, 300, 10 };
@@ -246,7 +255,7 @@ TEST(loss_repetition_and_reordering_leave_the_same_books)
 		struct lg_ledger l;
 		struct lg_news news;
 
-		lg_ledger_init(&l, 1, 1);
+		begin(&l, 1);
 		granted(&l, 1000);
 		for (uint64_t i = 0; i < 20; i++) {
 			spent_tok += lg_rand_next(&rand) % 25;
@@ -273,7 +282,7 @@ TEST(totals_never_fall)
 	struct lg_ledger l;
 	struct lg_news news;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	lg_ledger_ask(&l, lg_ledger_find(&l, 0), 1, &a, T0, &news);
 	a = report_of(3, 1, 40, 15, 5);
@@ -295,7 +304,7 @@ TEST(a_lapse_is_final_and_what_belongs_to_it_is_void)
 	struct lg_news news;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	h = lg_ledger_find(&l, 0);
 	assert_int_equal(lg_ledger_lapse(&l, h), 40);
@@ -323,7 +332,7 @@ TEST(a_lease_that_is_empty_does_not_lapse)
 	struct lg_ledger l;
 	struct lg_news news;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	lg_ledger_ask(&l, lg_ledger_find(&l, 0), 1, &a, T0, &news);
 	assert_int_equal(lg_ledger_lapse(&l, lg_ledger_find(&l, 0)), 0);
@@ -338,7 +347,7 @@ TEST(a_new_life_of_a_holder_lapses_its_old_lease_and_an_old_one_is_not_heard)
 	struct lg_news news;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	h = lg_ledger_find(&l, 0);
 	assert_int_equal(lg_ledger_ask(&l, h, 2, &reborn, T0, &news), LG_LEDGER_BOOKED);
@@ -358,7 +367,7 @@ TEST(a_holder_that_forgot_the_key_starts_a_new_lease_and_one_that_never_heard_is
 	struct lg_news news;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	granted(&l, 40);
 	h = lg_ledger_find(&l, 0);
 	lg_ledger_ask(&l, h, 1, &retry, T0, &news);
@@ -380,7 +389,7 @@ TEST(a_lease_nobody_here_knows_is_followed_by_a_new_one)
 	struct lg_news news;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	assert_int_equal(lg_ledger_open(&l, 3, 1, a.generation, &h), 1);
 	assert_int_equal(lg_ledger_ask(&l, h, 1, &a, T0, &news), LG_LEDGER_BOOKED);
 	assert_int_equal(h->generation, 8);
@@ -409,12 +418,12 @@ TEST(leases_end_each_at_its_time_and_the_scan_knows_when)
 	uint64_t sum = 0;
 	struct lg_grant grant;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	for (uint32_t i = 0; i < 3; i++) {
 		ask(&l, i, 1, 10 + i);
 		lg_ledger_give(&l, lg_ledger_find(&l, i), 10 + i);
-		lg_ledger_find(&l, i)->expires_ns = 0;
-		lg_ledger_grant(&l, lg_ledger_find(&l, i), (i + 1) * S, 0, &grant);
+		lg_ledger_find(&l, i)->ends_ms = 0;
+		lg_ledger_grant(&l, &lessor, lg_ledger_find(&l, i), i * S, &grant);	/* and a second of grace */
 	}
 	assert_int_equal(l.end_ns, T0 + 1 * S);
 	lg_ledger_expire(&l, T0 + 1 * S - 1, note_lapse, &sum);
@@ -434,17 +443,17 @@ TEST(a_push_does_not_prolong_beyond_the_last_message)
 	struct lg_grant grant;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	ask(&l, 0, 1, 10);
 	h = lg_ledger_find(&l, 0);
-	assert_int_equal(h->expires_ns, T0 + 11 * S);
+	assert_int_equal(lg_holder_expires_ns(h), T0 + 11 * S);
 	lg_ledger_give(&l, h, 10);
-	lg_ledger_grant(&l, h, 10 * S, 1 * S, &grant);	/* whenever that is */
+	lg_ledger_grant(&l, &lessor, h, 10 * S, &grant);	/* whenever that is */
 	assert_int_equal(grant.ack_seq, 1);
 	assert_int_equal(grant.ttl_ms, 10000);
-	assert_int_equal(h->expires_ns, T0 + 11 * S);
-	lg_ledger_grant(&l, h, 4 * S, 1 * S, &grant);	/* a shorter life takes nothing back */
-	assert_int_equal(h->expires_ns, T0 + 11 * S);
+	assert_int_equal(lg_holder_expires_ns(h), T0 + 11 * S);
+	lg_ledger_grant(&l, &lessor, h, 4 * S, &grant);	/* a shorter life takes nothing back */
+	assert_int_equal(lg_holder_expires_ns(h), T0 + 11 * S);
 	lg_ledger_fini(&l);
 }
 
@@ -454,14 +463,15 @@ TEST(an_outgoing_grant_says_whether_more_will_come)
 	struct lg_grant grant;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 7, 1);
+	begin(&l, 1);
+	lessor.epoch = 7;
 	ask(&l, 0, 1, 10);
 	h = lg_ledger_find(&l, 0);
 	lg_ledger_give(&l, h, 9);
-	lg_ledger_grant(&l, h, 10 * S, 1 * S, &grant);
+	lg_ledger_grant(&l, &lessor, h, 10 * S, &grant);
 	assert_true(grant.partial);
 	lg_ledger_give(&l, h, 1);
-	lg_ledger_grant(&l, h, 10 * S, 1 * S, &grant);
+	lg_ledger_grant(&l, &lessor, h, 10 * S, &grant);
 	assert_false(grant.partial);
 	assert_int_equal(grant.epoch, 7);
 	assert_int_equal(grant.granted_tok, 10);
@@ -473,7 +483,7 @@ TEST(holders_are_bounded)
 	struct lg_ledger l;
 	struct lg_holder *h;
 
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	assert_int_equal(lg_ledger_open(&l, LG_HOLDERS_MAX, 1, 0, &h), -EINVAL);
 	for (uint32_t i = LG_HOLDERS_MAX; i-- > 0;)
 		assert_int_equal(lg_ledger_open(&l, i * 7 % LG_HOLDERS_MAX, 1, 0, &h), 1);
@@ -515,7 +525,7 @@ TEST(all_is_known_when_the_listed_have_spoken_of_this_key_or_of_all)
 	struct lg_ledger l;
 
 	assert_int_equal(lg_succession_new(T0, &s), 0);
-	lg_ledger_init(&l, 1, 1);
+	begin(&l, 1);
 	assert_true(lg_ledger_knows_all(&l, s));
 	assert_int_equal(lg_succession_list(s, 1), 0);
 	assert_int_equal(lg_succession_list(s, 1), 0);

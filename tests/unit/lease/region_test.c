@@ -8,6 +8,7 @@ struct script {
 	struct lg_terms terms;
 	struct lg_upstream upstream;
 	struct lg_holding holding;
+	struct lg_lessor lessor;
 	struct lg_region *region;
 	struct asks up;
 	struct grants down;
@@ -31,7 +32,10 @@ static void begin(struct script *s, enum lg_algorithm algorithm, uint32_t epoch,
 	*s = (struct script){ .terms = terms_of(algorithm, 10000, 60 * S, 10000) };
 	s->fx = (struct lg_region_effects){ .arg = s, .ask = fx_ask, .grant = fx_grant };
 	s->holding = (struct lg_holding){ .terms = &s->terms, .upstream = &s->upstream };
-	assert_int_equal(lg_region_new(&s->holding, epoch, succession, T0, 5000, 1, &s->region), 0);
+	s->lessor = lessor_of(&s->terms, 1);
+	s->lessor.epoch = epoch;
+	s->lessor.succession = succession;
+	assert_int_equal(lg_region_new(&s->lessor, &s->holding, T0, 5000, &s->region), 0);
 }
 
 static void end(struct script *s)
@@ -473,9 +477,9 @@ TEST(messages_of_another_epoch_or_out_of_bounds_are_not_heard)
 	end(&s);
 }
 
-TEST(hundreds_of_hosts_that_are_short_share_at_the_next_tick)
+TEST(hundreds_of_hosts_that_are_short_share_at_the_next_tick_and_are_told_bit_by_bit)
 {
-	uint64_t least = UINT64_MAX, most = 0;
+	uint64_t least = UINT64_MAX, most = 0, told = 0, n_told = 0;
 	struct script s;
 
 	leased(&s, LG_TOKEN_BUCKET, 1000);
@@ -497,16 +501,23 @@ TEST(hundreds_of_hosts_that_are_short_share_at_the_next_tick)
 	}
 	assert_int_equal(look(&s, 205).pool_tok, 420);
 	tick(&s, 210);
-	assert_int_equal(s.down.n, 60);
-	for (size_t i = 0; i < s.down.n; i++) {
-		uint64_t tok = s.down.v[i].grant.granted_tok;
+	assert_int_equal(look(&s, 210).pool_tok, 0);
+	assert_int_equal(look(&s, 210).outstanding_tok, 20 * 20 + 60 * 7);
+	/* sixteen of them a tenth of a second are told, each once, and it is due until all are */
+	for (uint64_t ms = 210; s.down.n; tick(&s, ms += 10)) {
+		uint64_t tok = s.down.v[0].grant.granted_tok;
 
+		assert_true(s.down.n <= 2);
+		assert_int_equal(s.due_ns, T0 + (ms + 10) * MS);
 		least = tok < least ? tok : least;
 		most = tok > most ? tok : most;
+		told |= 1ull << (s.down.v[0].holder - 50);
+		n_told += s.down.n;
 	}
+	assert_int_equal(n_told, 60);
+	assert_int_equal(told, (1ull << 60) - 1);
 	assert_int_equal(least, 7);
 	assert_int_equal(most, 7);
-	assert_int_equal(look(&s, 210).pool_tok, 0);
 	end(&s);
 }
 
@@ -530,7 +541,7 @@ int main(void)
 		cmocka_unit_test(a_home_in_a_new_life_is_told_what_was_spent_in_the_last_window),
 		cmocka_unit_test(what_lapsed_here_is_part_of_what_a_new_home_is_told),
 		cmocka_unit_test(messages_of_another_epoch_or_out_of_bounds_are_not_heard),
-		cmocka_unit_test(hundreds_of_hosts_that_are_short_share_at_the_next_tick),
+		cmocka_unit_test(hundreds_of_hosts_that_are_short_share_at_the_next_tick_and_are_told_bit_by_bit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
