@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a rules file means, before it is in force. Needs no privilege. */
+/* What a rules file means, before it is in force: what each rule matches and admits, what its leases will serve, cost and strand. Needs
+ * no privilege. */
 #include "ctl/ctl.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/settings.h"
 #include "base/clock.h"
 #include "base/num.h"
+#include "lease/forecast.h"
 #include "rules/compile.h"
 #include "rules/config.h"
 #include "rules/explain.h"
 #include "rules/yaml.h"
 
-static int env_from_config(const struct lg_ctl *ctl, const char *path, struct lg_explain_env *env)
+#define TEXT_LEN 1024
+
+/* ---- where the rules will be in force ---- */
+
+static int fleet_from_config(const struct lg_ctl *ctl, const char *path, struct lg_fleet *fleet)
 {
 	_cleanup_free_ struct lg_config *config = malloc(sizeof(*config));
 	struct lg_complaint c = { 0 };
-	char text[1024];
+	char text[TEXT_LEN];
 
 	if (!config)
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "out of memory");
@@ -25,66 +33,263 @@ static int env_from_config(const struct lg_ctl *ctl, const char *path, struct lg
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}
-	env->n_regions = (uint32_t)config->n_regions;
-	env->hosts = lg_config_hosts(config);
+	lg_fleet_init(config, fleet);
 	return 0;
 }
 
-static int arguments(const struct lg_ctl *ctl, int argc, char **argv, struct lg_explain_env *env)
+static int argument(const struct lg_ctl *ctl, const char *name, const char *value, struct lg_fleet *fleet)
 {
 	struct lg_complaint c = { 0 };
-	uint64_t n;
+	uint64_t n = 0;
+	int r;
+
+	if (strcmp(name, "--config") == 0)
+		return fleet_from_config(ctl, value, fleet);
+	if (strcmp(name, "--rtt") == 0)
+		r = lg_duration_parse(value, LG_NS_PER_MS, 10 * LG_NS_PER_S, &fleet->far_rtt_ns, &c);
+	else if (strcmp(name, "--regions") == 0 || strcmp(name, "--hosts") == 0)
+		r = lg_num_parse(value, 1, 1000000, &n, &c);
+	else
+		return lg_ctl_usage(ctl, "explain", name);
+	if (r < 0)
+		return lg_ctl_fail(ctl, LG_CTL_USAGE, "explain %s: %s", name, c.text);
+	if (n)
+		*(name[2] == 'r' ? &fleet->regions : &fleet->hosts) = (uint32_t)n;
+	return 0;
+}
+
+static int arguments(const struct lg_ctl *ctl, int argc, char **argv, struct lg_fleet *fleet)
+{
 	int r;
 
 	for (int i = 2; i < argc; i += 2) {
 		if (i + 1 >= argc)
 			return lg_ctl_usage(ctl, "explain", argv[i]);
-		if (strcmp(argv[i], "--config") == 0) {
-			r = env_from_config(ctl, argv[i + 1], env);
-			if (r)
-				return r;
-		} else if (strcmp(argv[i], "--regions") == 0 || strcmp(argv[i], "--hosts") == 0) {
-			if (lg_num_parse(argv[i + 1], 1, 1000000, &n, &c) < 0)
-				return lg_ctl_fail(ctl, LG_CTL_USAGE, "explain %s: %s", argv[i], c.text);
-			*(argv[i][2] == 'r' ? &env->n_regions : &env->hosts) = (uint32_t)n;
-		} else {
-			return lg_ctl_usage(ctl, "explain", argv[i]);
-		}
+		r = argument(ctl, argv[i], argv[i + 1], fleet);
+		if (r)
+			return r;
 	}
 	return 0;
 }
 
+/* ---- JSON ---- */
+
 static json_t *bound_json(const struct lg_rule_def *rule, const struct lg_bound *b)
 {
-	return json_pack("{s:I, s:b, s:I, s:I, s:I, s:I, s:b}", "base_tok", (json_int_t)b->base_tok, "plus_rate", b->plus_rate,
-			 "rate_tok", (json_int_t)rule->limit_tok, "per_ns", (json_int_t)rule->per_ns, "fallback_tok",
-			 (json_int_t)b->fallback_tok, "fallback_per_ns", (json_int_t)b->fallback_per_ns, "unbounded",
-			 b->unbounded);
+	return json_pack("{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:b}", "base_tok", (json_int_t)b->base_tok, "plus_rate", b->plus_rate,
+			 "trailing_tok", (json_int_t)b->trailing_tok, "rate_tok", (json_int_t)rule->limit_tok, "per_ns",
+			 (json_int_t)rule->per_ns, "fallback_tok", (json_int_t)b->fallback_tok, "fallback_per_ns",
+			 (json_int_t)b->fallback_per_ns, "unbounded", b->unbounded);
 }
 
-static void explain_one(const struct lg_ctl *ctl, const struct lg_rule_def *rule, const struct lg_explain_env *env,
-			json_t *list)
+static json_t *messages_json(const struct lg_forecast_messages *m)
 {
-	char match[1024], bound[1024], limit[LG_LIMIT_TEXT_LEN];
+	return json_pack("{s:f, s:f}", "reports_per_s", (double)m->reports_mps / 1e3, "pushes_per_s_above", (double)m->pushes_mps / 1e3);
+}
+
+static json_t *prices_json(const struct lg_forecast *f)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < N_ELEMS(f->price); i++)
+		json_array_append_new(list, json_pack("{s:I, s:I, s:i, s:o}", "factor", (json_int_t)f->price[i].factor, "span_ns",
+						      (json_int_t)f->price[i].span_ns, "unserved_ppm",
+						      (int)f->price[i].unserved_ppm, "home", messages_json(&f->price[i].home)));
+	return list;
+}
+
+static json_t *forecast_json(const struct lg_forecast *f)
+{
+	return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:I, s:I, s:o}", "rtt_ms", (double)f->terms.far_rtt_ns / LG_NS_PER_MS,
+			 "lambda_ms", (double)f->lambda_ns / LG_NS_PER_MS, "served_below_permille", (int)f->below_permille,
+			 "served_above_permille", (int)f->above_permille, "served_all_hosts_permille", (int)f->small_permille, "price",
+			 prices_json(f), "home", messages_json(&f->home), "hosts", messages_json(&f->region), "out_tok",
+			 (json_int_t)f->out_tok, "stranded_tok", (json_int_t)f->stranded_tok, "wider_factor",
+			 f->wider ? json_integer((json_int_t)f->price[f->wider].factor) : json_null());
+}
+
+/* ---- words ---- */
+
+static const char *tok_text(uint64_t tok, enum lg_unit unit, char buf[LG_NUM_TEXT_LEN])
+{
+	if (unit == LG_UNIT_BYTES)
+		lg_bytes_format(tok, buf, LG_NUM_TEXT_LEN);
+	else
+		snprintf(buf, LG_NUM_TEXT_LEN, "%" PRIu64, tok);
+	return buf;
+}
+
+/* As a person would say it: a formula's result to three digits. */
+static const char *time_text(uint64_t ns, char buf[LG_NUM_TEXT_LEN])
+{
+	if (ns >= LG_NS_PER_S && ns % LG_NS_PER_S)
+		snprintf(buf, LG_NUM_TEXT_LEN, "%.3gs", (double)ns / LG_NS_PER_S);
+	else
+		lg_duration_format(ns - ns % LG_NS_PER_MS, buf, LG_NUM_TEXT_LEN);
+	return buf;
+}
+
+static const char *rate_text(uint64_t mps, char buf[LG_NUM_TEXT_LEN])
+{
+	snprintf(buf, LG_NUM_TEXT_LEN, mps < 100000 ? "%.3g/s" : "%.0f/s", (double)mps / 1e3);
+	return buf;
+}
+
+/* "0.6%" */
+static const char *part_text(uint32_t ppm, char buf[LG_NUM_TEXT_LEN])
+{
+	snprintf(buf, LG_NUM_TEXT_LEN, ppm >= 1000 ? "%.1f%%" : ppm ? "%.2g%%" : "nothing", ppm / 1e4);
+	return buf;
+}
+
+static const char *served_text(uint32_t permille, char buf[LG_NUM_TEXT_LEN])
+{
+	snprintf(buf, LG_NUM_TEXT_LEN, permille == 1000 ? "all" : "%.1f%%", permille / 10.0);
+	return buf;
+}
+
+static void serves_print(const struct lg_forecast *f)
+{
+	char rtt[LG_NUM_TEXT_LEN], lambda[LG_NUM_TEXT_LEN], below[LG_NUM_TEXT_LEN], above[LG_NUM_TEXT_LEN];
+
+	printf("  serves    %s of the traffic below the limit, %s of the limit above it, when all arrives in a region\n"
+	       "            %s from the home (a token that is spent is in nobody's hands for %s)\n",
+	       served_text(f->below_permille, below), served_text(f->above_permille, above), time_text(f->terms.far_rtt_ns, rtt),
+	       time_text(f->lambda_ns, lambda));
+	if (f->small_permille < 1000)
+		printf("            a small limit: about %.0f%% where all %u hosts see the same key at once\n", f->small_permille / 10.0,
+		       f->terms.hosts);
+}
+
+static void prices_print(const struct lg_forecast *f)
+{
+	char span[3][LG_NUM_TEXT_LEN], part[3][LG_NUM_TEXT_LEN];
+
+	for (size_t i = 0; i < N_ELEMS(f->price); i++) {
+		time_text(f->price[i].span_ns, span[i]);
+		part_text(f->price[i].unserved_ppm, part[i]);
+	}
+	printf("  unused    of the limit %s at worst; the same rate over %s %s, over %s %s\n", part[0], span[1], part[1], span[2], part[2]);
+}
+
+static void messages_print(const char *label, const char *who, const struct lg_forecast_messages *m)
+{
+	char reports[LG_NUM_TEXT_LEN], pushes[LG_NUM_TEXT_LEN];
+
+	printf("  %-8s  %s: %s and as many answers, above the limit up to %s more\n", label, who, rate_text(m->reports_mps, reports),
+	       rate_text(m->pushes_mps, pushes));
+}
+
+static void lent_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
+{
+	char out[LG_NUM_TEXT_LEN], most[LG_NUM_TEXT_LEN], ttl[LG_NUM_TEXT_LEN], grace[LG_NUM_TEXT_LEN];
+
+	printf("  lent      %s at worst while the limit is spent, never more than %s; who falls silent may\n"
+	       "            spend what it holds for %s, and %s later it counts as spent\n",
+	       tok_text(f->out_tok, rule->unit, out), tok_text(f->stranded_tok, rule->unit, most), time_text(f->terms.ttl_ns, ttl),
+	       time_text(f->terms.grace_ns, grace));
+}
+
+static void settings_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
+{
+	const struct lg_terms *t = &f->terms;
+	char most[LG_NUM_TEXT_LEN], cold[LG_NUM_TEXT_LEN], region[LG_NUM_TEXT_LEN], host[LG_NUM_TEXT_LEN];
+
+	printf("  settings  kind %s, owner %s, fallback %s, max_outstanding %s (%.3g%%),\n"
+	       "            a report each %s by a region and each %s by a host\n",
+	       lg_lease_kind_name(t->kind), t->owner ? "on" : "off", lg_fallback_name(rule->fallback),
+	       tok_text(t->max_outstanding_tok, rule->unit, most), 100.0 * (double)t->max_outstanding_tok / (double)t->budget_tok,
+	       time_text(t->region_period_ns, region), time_text(t->host_period_ns, host));
+	if (t->cold_tok)
+		printf("            cold_start: of the limit %s for each of %u hosts are set aside for its first packets\n",
+		       tok_text(t->cold_tok, rule->unit, cold), t->hosts);
+}
+
+static void wider_print(const struct lg_forecast *f)
+{
+	const struct lg_forecast_price *now = &f->price[0], *wide = &f->price[f->wider];
+	char span[LG_NUM_TEXT_LEN], part[2][LG_NUM_TEXT_LEN], rate[2][LG_NUM_TEXT_LEN];
+
+	if (!f->wider)
+		return;
+	printf("  wider     the same rate %s %s leaves %s unused in place of %s, and costs %s between regions\n"
+	       "            in place of %s\n",
+	       f->terms.algorithm == LG_TOKEN_BUCKET ? "with a burst of" : "over", time_text(wide->span_ns, span),
+	       part_text(wide->unserved_ppm, part[0]), part_text(now->unserved_ppm, part[1]),
+	       rate_text(wide->home.reports_mps, rate[0]), rate_text(now->home.reports_mps, rate[1]));
+}
+
+static void forecast_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
+{
+	serves_print(f);
+	prices_print(f);
+	messages_print("messages", "of one busy key, regions to its home", &f->home);
+	messages_print("", "hosts to their regions", &f->region);
+	lent_print(rule, f);
+	settings_print(rule, f);
+	wider_print(f);
+}
+
+/* ---- one rule ---- */
+
+/* What may surprise: of the rule as written, then of the terms it gets. */
+static int warning(const struct lg_rule_def *rule, const struct lg_explain_env *env, const struct lg_forecast *f, size_t i, char text[TEXT_LEN])
+{
+	for (size_t n = 0; lg_rule_warning(rule, env, n, text, TEXT_LEN) == 0; n++)
+		if (i-- == 0)
+			return 0;
+	return f ? lg_forecast_warning(f, rule, i, text, TEXT_LEN) : 1;
+}
+
+static json_t *rule_json(const struct lg_rule_def *rule, const struct lg_explain_env *env, const struct lg_forecast *f)
+{
+	char match[TEXT_LEN], bound[TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], text[TEXT_LEN];
+	json_t *warnings = json_array();
 	struct lg_bound b = { 0 };
 
 	lg_rule_match_text(rule, match, sizeof(match));
 	lg_rule_bound_text(rule, env, bound, sizeof(bound));
 	lg_rule_bound(rule, env, &b);
 	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
-	if (ctl->json) {
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:s}", "rule", rule->name,
-						"scope", lg_scope_name(rule->scope), "class", lg_class_name(rule->class),
-						"algorithm", lg_algorithm_name(rule->algorithm), "unit",
-						lg_unit_name(rule->unit), "limit", limit, "fallback",
-						lg_fallback_name(rule->fallback), "match", match, "shadow", rule->shadow,
-						"bound", bound_json(rule, &b), "bound_text", bound));
-		return;
-	}
+	for (size_t i = 0; warning(rule, env, f, i, text) == 0; i++)
+		json_array_append_new(warnings, json_string(text));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:s, s:o, s:o, s:o}", "rule", rule->name, "scope",
+			 lg_scope_name(rule->scope), "class", lg_class_name(rule->class), "algorithm", lg_algorithm_name(rule->algorithm),
+			 "unit", lg_unit_name(rule->unit), "limit", limit, "fallback", lg_fallback_name(rule->fallback), "match", match,
+			 "shadow", rule->shadow, "bound", bound_json(rule, &b), "bound_text", bound, "settings",
+			 f ? lg_settings_json(rule, &f->terms) : json_null(), "forecast", f ? forecast_json(f) : json_null(), "warnings",
+			 warnings);
+}
+
+static void rule_print(const struct lg_rule_def *rule, const struct lg_explain_env *env, const struct lg_forecast *f)
+{
+	char match[TEXT_LEN], bound[TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], text[TEXT_LEN];
+
+	lg_rule_match_text(rule, match, sizeof(match));
+	lg_rule_bound_text(rule, env, bound, sizeof(bound));
+	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
 	printf("%s (%s, class %s, %s, %s%s)\n", rule->name, lg_scope_name(rule->scope), lg_class_name(rule->class),
 	       lg_algorithm_name(rule->algorithm), limit, rule->shadow ? ", shadow: counts and passes" : "");
-	printf("  matches: %s\n  admits:  %s\n", match, bound);
+	printf("  matches   %s\n  admits    %s\n", match, bound);
+	if (f)
+		forecast_print(rule, f);
+	for (size_t i = 0; warning(rule, env, f, i, text) == 0; i++)
+		printf("  warning   %s\n", text);
+}
+
+/* There is nothing to forecast of a host rule, and of one that denies everything. */
+static void rule_explain(const struct lg_ctl *ctl, const struct lg_rule_def *rule, const struct lg_fleet *fleet,
+			 const struct lg_explain_env *env, json_t *list)
+{
+	bool leased = rule->scope == LG_SCOPE_GLOBAL && rule->limit_tok;
+	struct lg_forecast forecast = { 0 };
+
+	if (leased)
+		lg_forecast_init(rule, fleet, &forecast);
+	if (ctl->json)
+		json_array_append_new(list, rule_json(rule, env, leased ? &forecast : NULL));
+	else
+		rule_print(rule, env, leased ? &forecast : NULL);
 }
 
 int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
@@ -92,29 +297,29 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_ruleset set;
-	struct lg_explain_env env = { .n_regions = 1, .hosts = 1 };
+	struct lg_fleet fleet = { .regions = 1, .hosts = 1 };
 	struct lg_compile_env compile = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S };
 	struct lg_complaint c = { 0 };
-	char text[1024];
+	struct lg_explain_env env;
+	char text[TEXT_LEN];
 	json_t *list;
 	int r;
 
 	if (argc < 2)
 		return lg_ctl_usage(ctl, "explain", "a call without a rules file");
-	r = arguments(ctl, argc, argv, &env);
+	r = arguments(ctl, argc, argv, &fleet);
 	if (r)
 		return r;
+	env = (struct lg_explain_env){ .n_regions = fleet.regions, .hosts = fleet.hosts };
 	compile.n_regions = env.n_regions;
 	compile.hosts_in_region = env.n_regions ? (env.hosts + env.n_regions - 1) / env.n_regions : 1;
 	if (lg_rules_read(argv[1], &rules, &c) < 0 || lg_rules_compile(rules, &compile, &set, names, &c) < 0) {
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}
-	for (size_t i = 0; lg_rules_warning(rules, &env, i, text, sizeof(text)) == 0; i++)
-		fprintf(stderr, "leasegate: warning: %s\n", text);
 	list = json_array();
 	for (size_t i = 0; i < rules->n; i++)
-		explain_one(ctl, &rules->v[i], &env, list);
+		rule_explain(ctl, &rules->v[i], &fleet, &env, list);
 	if (ctl->json)
 		return lg_ctl_print(list);
 	json_decref(list);

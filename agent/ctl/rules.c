@@ -74,19 +74,31 @@ static json_t *counts_json(const struct lg_rule_counts *counts)
 	return object;
 }
 
-static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts)
+/* The daemon knows what class and keys of a global rule stand for; the kernel does not. Borrowed from the reply; NULL. */
+static json_t *settings_find(json_t *reply, uint32_t rule_id)
+{
+	json_t *item;
+	size_t i;
+
+	json_array_foreach(json_object_get(reply, "rules"), i, item)
+		if (json_integer_value(json_object_get(item, "rule_id")) == rule_id)
+			return json_object_get(item, "settings");
+	return NULL;
+}
+
+static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, json_t *settings)
 {
 	bool bytes = rule->flags & LG_RULE_BYTES;
 	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
 
 	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
-	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "rule", name, "rule_id",
+	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
 			 (rule->flags & LG_RULE_SHADOW) != 0, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
 			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
 			 (json_int_t)rule->burst_tok, "key", key_name(rule, key, sizeof(key)), "match", match, "counts",
-			 counts_json(counts));
+			 counts_json(counts), "settings", settings);
 }
 
 static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool drop)
@@ -108,7 +120,7 @@ static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool d
 	return sum;
 }
 
-static void rule_print(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts)
+static void rule_print(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, const json_t *settings)
 {
 	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
 
@@ -120,6 +132,13 @@ static void rule_print(const struct lg_rule *rule, const char *name, const struc
 	       counts_sum(counts, true), (unsigned long long)counts->by_reason[LG_PASS_SHADOW].packets,
 	       rule->flags & LG_RULE_SHADOW ? " (shadow)" : "");
 	printf("     matches %s; key: %s\n", match, key_name(rule, key, sizeof(key)));
+	if (settings)
+		printf("     class %s: kind %s, owner %s, fallback %s, at most %lld lent, reports each %gms\n",
+		       json_string_value(json_object_get(settings, "class")), json_string_value(json_object_get(settings, "kind")),
+		       json_is_true(json_object_get(settings, "owner")) ? "on" : "off",
+		       json_string_value(json_object_get(settings, "fallback")),
+		       (long long)json_integer_value(json_object_get(settings, "max_outstanding_tok")),
+		       json_number_value(json_object_get(settings, "region_period_ms")));
 }
 
 int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
@@ -128,8 +147,9 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_rule_counts counts;
 	static struct lg_ruleset set;
-	json_t *list;
-	char name[LG_NAME_LEN];
+	struct lg_complaint c = { 0 };
+	json_t *list, *reply = NULL, *settings;
+	char buf[LG_NAME_LEN];
 	int r;
 
 	if (argc > 1)
@@ -140,19 +160,23 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 	r = lg_kern_rules_read(kern, &set, names);
 	if (r < 0)
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "cannot read the rules in the kernel: %s", strerror(-r));
+	/* Without a daemon the rules are in force as well: only their settings are not told then. */
+	if (lg_ctl_ask(ctl, "node", "rules", &reply, &c) != 0)
+		reply = NULL;
 	list = json_array();
 	for (uint32_t i = 0; i < set.n_rules && i < LG_RULES_MAX; i++) {
 		const struct lg_rule *rule = &set.rules[i];
+		const char *name = lg_ctl_rule_name(names, rule->rule_id, buf, sizeof(buf));
 
 		memset(&counts, 0, sizeof(counts));
 		lg_kern_rule_counts_read(kern, rule->rule_id, &counts);
-		lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name));
+		settings = settings_find(reply, rule->rule_id);
 		if (ctl->json)
-			json_array_append_new(list, rule_json(rule, lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name)),
-							      &counts));
+			json_array_append_new(list, rule_json(rule, name, &counts, settings));
 		else
-			rule_print(rule, lg_ctl_rule_name(names, rule->rule_id, name, sizeof(name)), &counts);
+			rule_print(rule, name, &counts, settings);
 	}
+	json_decref(reply);
 	if (ctl->json)
 		return lg_ctl_print(list);
 	json_decref(list);

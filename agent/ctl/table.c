@@ -32,10 +32,14 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "stands for so many records, of any kind, up to its seq that are not there, and says why. The numbers of one region only grow, over\n"
 	  "restarts too. Errors go to stderr.\n",
 	  lg_ctl_usage_run },
-	{ "explain", "RULES.yaml [--config FILE | --regions N --hosts N]", "what each rule matches, in words, and the most it can ever admit",
+	{ "explain", "RULES.yaml [--config FILE | --regions N --hosts N --rtt TIME]",
+	  "what each rule matches and the most it can ever admit, in words; of global ones what their leases serve, cost and strand",
 	  "  --config FILE   take regions and hosts from a daemon's configuration\n"
 	  "  --regions N     number of regions (default 1)\n"
-	  "  --hosts N       number of hosts over all regions (default 1)\n",
+	  "  --hosts N       number of hosts over all regions (default 1)\n"
+	  "  --rtt TIME      largest round trip between two regions (default 150ms)\n"
+	  "The forecasts hold for steady traffic. Asked through the request interface, the home of a sync key is asked each time;\n"
+	  "packets cannot wait for that and spend short leases.\n",
 	  lg_ctl_explain },
 	{ "curve", "RULE [--live | --data FILE] [--svg FILE]", "what a rule's coordination costs against what it leaves out, beside the law",
 	  "  --live       as the running region server, home of the rule's keys, measured in the last minute (default)\n"

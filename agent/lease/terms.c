@@ -40,6 +40,12 @@ uint64_t lg_terms_lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 	return rtt_ns + t->slot_ns + t->home_tick_ns + t->region_tick_ns + t->host_tick_ns;
 }
 
+/* A window serves W / (W + Lambda) by blocks, a bucket min(1, B / (2 r Lambda)): what is spent is reported with the ask after the next. */
+bool lg_terms_is_short(const struct lg_terms *t)
+{
+	return lg_terms_span_ns(t) < (t->algorithm == LG_TOKEN_BUCKET ? 2 : 100) * lg_terms_lambda_ns(t, t->far_rtt_ns);
+}
+
 static uint64_t share_permille(const struct share *v, size_t n, uint64_t span_ns)
 {
 	size_t i = 1;
@@ -59,8 +65,7 @@ static uint64_t minted_tok(const struct lg_terms *t, uint64_t ns)
 	return lg_mul_div(t->limit_tok, ns, t->per_ns);
 }
 
-/* The most that is out at once, of all that a period needs. */
-static uint64_t needed_tok(const struct lg_terms *t)
+uint64_t lg_terms_needed_tok(const struct lg_terms *t)
 {
 	return minted_tok(t, 16 * (t->region_period_ns / 10) + 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
 }
@@ -112,9 +117,9 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, const struct lg_ru
 		out_tok = t->budget_tok / 10;
 	out_tok = lg_min_u64(out_tok, most_tok);
 	if (rule->lease.rpc_budget_mps)
-		out_tok = lg_max_u64(out_tok, lg_min_u64(needed_tok(t), t->budget_tok / 2));
+		out_tok = lg_max_u64(out_tok, lg_min_u64(lg_terms_needed_tok(t), t->budget_tok / 2));
 	else
-		out_tok = lg_max_u64(out_tok, lg_min_u64(needed_tok(t), most_tok));
+		out_tok = lg_max_u64(out_tok, lg_min_u64(lg_terms_needed_tok(t), most_tok));
 	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts)), 1);
 }
 

@@ -43,3 +43,7 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 uint64_t lg_terms_span_ns(const struct lg_terms *terms);
 /* Lambda: how long a token that was spent in a region rtt_ns away from the home is in nobody's hands before it can be spent again. */
 uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);
+/* The most that is out at once while the rate of the limit is spent, of which none may lack. */
+uint64_t lg_terms_needed_tok(const struct lg_terms *terms);
+/* Is the span so short that tokens lent over the longest round trip would leave more than a hundredth of the limit unused? */
+bool lg_terms_is_short(const struct lg_terms *terms);

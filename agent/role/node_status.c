@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/settings.h"
 #include "base/clock.h"
 #include "role/status.h"
 
@@ -138,6 +139,21 @@ static json_t *leases_json(struct lg_node *n)
 	return json_pack("{s:o}", "node", l.list);
 }
 
+/* What the class and the keys of each global rule stand for. */
+static json_t *rules_json(const struct lg_node *n)
+{
+	json_t *list = json_array();
+
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
+		const struct lg_rule_def *def = n->by_id[id].def;
+
+		if (def && def->scope == LG_SCOPE_GLOBAL)
+			json_array_append_new(list, json_pack("{s:i, s:o}", "rule_id", (int)id, "settings",
+							      lg_settings_json(def, &n->by_id[id].terms)));
+	}
+	return json_pack("{s:o}", "rules", list);
+}
+
 static json_t *reload_json(struct lg_node *n)
 {
 	struct lg_complaint c = { 0 };
@@ -160,6 +176,8 @@ json_t *lg_node_admin(void *arg, const json_t *request)
 		return status_json(n);
 	if (cmd && strcmp(cmd, "leases") == 0)
 		return leases_json(n);
+	if (cmd && strcmp(cmd, "rules") == 0)
+		return rules_json(n);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(n);
 	if (cmd && strcmp(cmd, "stop") == 0) {

@@ -117,6 +117,8 @@ void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *
 		bound.fallback_tok = rule->limit_tok / (env->n_regions ? env->n_regions : 1);
 		bound.fallback_per_ns = rule->per_ns;
 	}
+	if (rule->algorithm != LG_TOKEN_BUCKET)
+		bound.trailing_tok = rule->algorithm == LG_FIXED_WINDOW ? 2 * rule->limit_tok : rule->limit_tok;
 	bound.unbounded = rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_OPEN;
 	*ret_bound = bound;
 }
@@ -143,17 +145,17 @@ static void fallback_add(struct text *t, const struct lg_rule_def *rule, const s
 	amount_format(bound->fallback_tok, rule->unit, false, share, sizeof(share));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	if (!env->n_regions)
-		add(t, "; while one of n regions is cut off + %s/n per %s for it (n is not known here)", share, per);
+		add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per, share);
 	else if (!bound->fallback_tok)
 		add(t, "; a region that is cut off admits nothing, its share of the limit being below 1");
 	else
-		add(t, "; while a region is cut off + %s per %s for it", share, per);
+		add(t, "; while a region is cut off + %s per %s for it, and %s once", share, per, share);
 }
 
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
-	char base[LG_LIMIT_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], per[LG_NUM_TEXT_LEN];
+	char base[LG_LIMIT_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], per[LG_NUM_TEXT_LEN], trailing[LG_NUM_TEXT_LEN];
 	struct text t = { buf, len, 0 };
 	struct lg_bound bound;
 
@@ -161,10 +163,14 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	amount_format(bound.base_tok, rule->unit, true, base, sizeof(base));
 	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
+	amount_format(bound.trailing_tok, rule->unit, false, trailing, sizeof(trailing));
 	if (!rule->limit_tok)
 		add(&t, "nothing at all");
 	else if (bound.plus_rate)
 		add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
+	else if (rule->algorithm == LG_FIXED_WINDOW)
+		add(&t, "at most %s in each %s of the home's clock (in any trailing %s at most %s), %s", base, per, per, trailing,
+		    global ? "over all hosts" : "on each host");
 	else
 		add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
 	if (global && (rule->limit_tok || bound.unbounded))
@@ -242,19 +248,31 @@ static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explai
 	return true;
 }
 
-int lg_rules_warning(const struct lg_rules *rules, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
+int lg_rule_warning(const struct lg_rule_def *rule, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
 {
 	static bool (*const warns[])(const struct lg_rule_def *, const struct lg_explain_env *, struct text *) = {
 		deny_all_warn, frame_warn, superframe_warn, small_limit_warn, share_warn,
 	};
 
-	for (size_t n = 0; n < rules->n; n++) {
-		for (size_t w = 0; w < N_ELEMS(warns); w++) {
-			struct text t = { buf, len, 0 };
+	for (size_t w = 0; w < N_ELEMS(warns); w++) {
+		struct text t = { buf, len, 0 };
 
-			add(&t, "rule \"%s\" (line %u): ", rules->v[n].name, rules->v[n].line);
-			if (warns[w](&rules->v[n], env, &t) && i-- == 0)
-				return 0;
+		if (warns[w](rule, env, &t) && i-- == 0)
+			return 0;
+	}
+	return 1;
+}
+
+int lg_rules_warning(const struct lg_rules *rules, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
+{
+	char text[512];
+
+	for (size_t n = 0; n < rules->n; n++) {
+		for (size_t w = 0; lg_rule_warning(&rules->v[n], env, w, text, sizeof(text)) == 0; w++) {
+			if (i--)
+				continue;
+			snprintf(buf, len, "rule \"%s\" (line %u): %s", rules->v[n].name, rules->v[n].line, text);
+			return 0;
 		}
 	}
 	return 1;

@@ -12,6 +12,7 @@ struct lg_explain_env {
 struct lg_bound {
 	uint64_t base_tok;		/* token bucket: burst (plus rate x t); windows: limit, in any trailing window per_ns */
 	bool plus_rate;			/* token bucket: + limit per per_ns of time */
+	uint64_t trailing_tok;		/* windows: most in any trailing per_ns; of a fixed one twice what each of its windows admits */
 	uint64_t fallback_tok;		/* most that the published fallback share adds for each region that is cut off */
 	uint64_t fallback_per_ns;	/* 0: once; else per this long of the cut, counted from its beginning. Hosts that save their
 					 * share up may spend twice that in one stretch of this length */
@@ -21,8 +22,11 @@ struct lg_bound {
 void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_bound *ret_bound);
 /* "UDP packets to port 53 or 8000-8099 from anywhere (IPv4) to 192.0.2.0/24, one bucket per source address" */
 void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len);
-/* "at most 10000 packets in any trailing 1m, over all hosts; while a region is cut off + 3333 per 1m for it" */
+/* "at most 10000 packets in any trailing 1m, over all hosts; while a region is cut off + 3333 per 1m for it, and 3333 once" */
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len);
+
+/* lg_rules_warning() for one rule, without its name. */
+int lg_rule_warning(const struct lg_rule_def *rule, const struct lg_explain_env *env, size_t i, char *buf, size_t len);
 
 /**
  * lg_rules_warning() - what works, but perhaps not as its writer thinks

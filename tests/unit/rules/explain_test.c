@@ -69,66 +69,76 @@ static void the_most_a_rule_admits_is_said_as_a_number(void **state)
 	} rows[] = {
 		{ "limit: 100/1s",
 		  { 0, 0 },
-		  { 100, true, 0, 0, false },
+		  { 100, true, 0, 0, 0, false },
 		  "at most 100 packets at once, plus 100/1s, on each host" },
 		{ "limit: 10MB/s, burst: 64KiB, unit: bytes",
 		  { 3, 12 },
-		  { 65536, true, 0, 0, false },
+		  { 65536, true, 0, 0, 0, false },
 		  "at most 64KiB at once, plus 10MB/1s, on each host" },
 		{ "limit: 10000/1m, scope: global, algorithm: sliding_window",
 		  { 3, 12 },
-		  { 10000, false, 3333, 60 * S, false },
+		  { 10000, false, 10000, 3333, 60 * S, false },
 		  "at most 10000 packets in any trailing 1m, over all hosts; while a region is cut off + 3333 per 1m "
-		  "for it" },
+		  "for it, and 3333 once" },
+		{ "limit: 10000/1m, scope: global, algorithm: fixed_window, fallback: deny",
+		  { 3, 12 },
+		  { 10000, false, 20000, 0, 0, false },
+		  "at most 10000 packets in each 1m of the home's clock (in any trailing 1m at most 20000), over all hosts; a host "
+		  "that is cut off spends its lease, then denies" },
+		{ "limit: 10000/1m, scope: global, algorithm: sliding_log, fallback: deny",
+		  { 3, 12 },
+		  { 10000, false, 10000, 0, 0, false },
+		  "at most 10000 packets in any trailing 1m, over all hosts; a host that is cut off spends its lease, then denies" },
 		{ "limit: 10000/1m, scope: global, burst: 50",
 		  { 3, 12 },
-		  { 50, true, 3333, 60 * S, false },
+		  { 50, true, 0, 3333, 60 * S, false },
 		  "at most 50 packets at once, plus 10000/1m, over all hosts; while a region is cut off + 3333 per 1m "
-		  "for it" },
+		  "for it, and 3333 once" },
 		{ "limit: 9MB/1s, scope: global, unit: bytes",
 		  { 3, 12 },
-		  { 9000000, true, 3000000, S, false },
-		  "at most 9MB at once, plus 9MB/1s, over all hosts; while a region is cut off + 3MB per 1s for it" },
+		  { 9000000, true, 0, 3000000, S, false },
+		  "at most 9MB at once, plus 9MB/1s, over all hosts; while a region is cut off + 3MB per 1s for it, and "
+		  "3MB once" },
 		{ "limit: 10000/1m, scope: global",
 		  { 0, 0 },
-		  { 10000, true, 10000, 60 * S, false },
+		  { 10000, true, 0, 10000, 60 * S, false },
 		  "at most 10000 packets at once, plus 10000/1m, over all hosts; while one of n regions is cut off + "
-		  "10000/n per 1m for it "
+		  "10000/n per 1m for it, and 10000/n once "
 		  "(n is not known here)" },
 		{ "limit: 2/1m, scope: global",
 		  { 3, 12 },
-		  { 2, true, 0, 60 * S, false },
+		  { 2, true, 0, 0, 60 * S, false },
 		  "at most 2 packets at once, plus 2/1m, over all hosts; a region that is cut off admits nothing, its "
 		  "share of the limit "
 		  "being below 1" },
 		{ "limit: 5/1s, class: strict",
 		  { 3, 12 },
-		  { 5, true, 0, 0, false },
+		  { 5, true, 0, 0, 0, false },
 		  "at most 5 packets at once, plus 5/1s, over all hosts; a host that is cut off spends its lease, then "
 		  "denies" },
 		{ "limit: 5/1s, class: strict, fallback: share",
 		  { 5, 12 },
-		  { 5, true, 1, S, false },
-		  "at most 5 packets at once, plus 5/1s, over all hosts; while a region is cut off + 1 per 1s for it" },
+		  { 5, true, 0, 1, S, false },
+		  "at most 5 packets at once, plus 5/1s, over all hosts; while a region is cut off + 1 per 1s for it, and 1 once" },
 		{ "limit: 5/1s, scope: global, fallback: closed",
 		  { 3, 12 },
-		  { 5, true, 0, 0, false },
+		  { 5, true, 0, 0, 0, false },
 		  "at most 5 packets at once, plus 5/1s, over all hosts; a host that is cut off denies at once" },
 		{ "limit: 5/1s, scope: global, fallback: open",
 		  { 3, 12 },
-		  { 5, true, 0, 0, true },
+		  { 5, true, 0, 0, 0, true },
 		  "at most 5 packets at once, plus 5/1s, over all hosts; a host that is cut off lets everything pass: "
 		  "nothing bounds it "
 		  "then" },
-		{ "limit: 0/1s", { 0, 0 }, { 0, true, 0, 0, false }, "nothing at all" },
-		{ "limit: 0/1s, scope: global", { 3, 12 }, { 0, true, 0, S, false }, "nothing at all" },
+		{ "limit: 0/1s", { 0, 0 }, { 0, true, 0, 0, 0, false }, "nothing at all" },
+		{ "limit: 0/1s, scope: global", { 3, 12 }, { 0, true, 0, 0, S, false }, "nothing at all" },
 		{ "limit: 0/1s, scope: global, fallback: open",
 		  { 3, 12 },
-		  { 0, true, 0, 0, true },
+		  { 0, true, 0, 0, 0, true },
 		  "nothing at all; a host that is cut off lets everything pass: nothing bounds it then" },
 		{ "limit: 5/1s, on_full: pass, shadow: true",
 		  { 0, 0 },
-		  { 5, true, 0, 0, false },
+		  { 5, true, 0, 0, 0, false },
 		  "at most 5 packets at once, plus 5/1s, on each host; keys that find the table of keys full pass "
 		  "without limit; in shadow "
 		  "mode, so what is above is counted and passes" },
@@ -143,6 +153,7 @@ static void the_most_a_rule_admits_is_said_as_a_number(void **state)
 		lg_rule_bound(&rules->v[0], &rows[i].env, &bound);
 		assert_int_equal(bound.base_tok, rows[i].bound.base_tok);
 		assert_int_equal(bound.plus_rate, rows[i].bound.plus_rate);
+		assert_int_equal(bound.trailing_tok, rows[i].bound.trailing_tok);
 		assert_int_equal(bound.fallback_tok, rows[i].bound.fallback_tok);
 		assert_int_equal(bound.fallback_per_ns, rows[i].bound.fallback_per_ns);
 		assert_int_equal(bound.unbounded, rows[i].bound.unbounded);
