@@ -103,12 +103,12 @@ static uint32_t between(const struct small *v, size_t n, uint64_t tok_x100)
 /* Measured, 12 hosts with a twelfth of the traffic each: no formula is known that would say it as well. */
 uint32_t lg_forecast_small(const struct lg_terms *t)
 {
-	static const struct small bucket[] = { { 42, 220 }, { 100, 560 }, { 200, 850 }, { 400, 985 }, { 800, 1000 } };
-	static const struct small window[] = { { 42, 270 }, { 100, 480 }, { 200, 690 }, { 400, 840 },
-						{ 800, 900 }, { 1667, 940 }, { 8000, 1000 } };
+	static const struct small bucket[] = { { 42, 240 }, { 100, 560 }, { 200, 845 }, { 400, 980 }, { 800, 996 } };
+	static const struct small window[] = { { 42, 262 }, { 100, 551 }, { 200, 748 }, { 400, 881 },
+					       { 800, 928 }, { 1667, 947 }, { 8000, 978 } };
 	uint64_t tok_x100 = 100 * lg_min_u64(t->limit_tok, LG_BURST_MAX_TOK) / t->hosts;
 
-	if (!t->limit_tok || t->hosts == 1)
+	if (!t->limit_tok || t->hosts == 1 || !lg_terms_is_small(t))
 		return 1000;
 	if (t->algorithm == LG_TOKEN_BUCKET)
 		return between(bucket, sizeof(bucket) / sizeof(bucket[0]), tok_x100);

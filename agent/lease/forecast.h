@@ -35,7 +35,7 @@ struct lg_forecast {
 	uint64_t lambda_ns;	/* how long a spent token is in nobody's hands */
 	uint32_t below_permille;	/* served of what a limiter that sees everything at once admits, all traffic in the farthest region */
 	uint32_t above_permille;
-	uint32_t small_permille;	/* the same where all hosts see one key below its limit; 1000 where the limit has enough for all */
+	uint32_t small_permille;	/* the same where all hosts see one key below its limit; 1000 where it is not small for its hosts */
 	struct lg_forecast_price price[3];
 	size_t wider;		/* in price: the first that is wide, else the widest; 0: this one is wide enough */
 	struct lg_forecast_messages home;	/* all regions to the home of a key */

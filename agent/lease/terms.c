@@ -123,11 +123,8 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, const struct lg_ru
 	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts)), 1);
 }
 
-/* A few hosts with a token each could refuse what one host with all of them would admit. */
-static bool is_owned(const struct lg_terms *t, enum lg_lease_owner owner)
+bool lg_terms_is_small(const struct lg_terms *t)
 {
-	if (owner != LG_OWNER_AUTO)
-		return owner == LG_OWNER_ON;
 	return t->limit_tok < (t->algorithm == LG_TOKEN_BUCKET ? 8ull : 80ull) * t->hosts;
 }
 
@@ -161,7 +158,7 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 
 	/* What hosts may spend at first is lent to all of them from the beginning: half of the budget must be left to lend on demand. */
 	t.cold_tok = lg_min_u64(rule->lease.cold_start_tok, t.budget_tok / 2 / t.hosts);
-	t.owner = is_owned(&t, rule->lease.owner);
+	t.owner = rule->lease.owner == LG_OWNER_ON || (rule->lease.owner == LG_OWNER_AUTO && lg_terms_is_small(&t));
 	ticks_set(&t);
 	period_set(&t, rule);
 	t.max_outstanding_tok = max_outstanding_tok(&t, rule);

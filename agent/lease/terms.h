@@ -45,5 +45,7 @@ uint64_t lg_terms_span_ns(const struct lg_terms *terms);
 uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);
 /* The most that is out at once while the rate of the limit is spent, of which none may lack. */
 uint64_t lg_terms_needed_tok(const struct lg_terms *terms);
+/* Are there so few tokens for each host that one who has none would be refused what another one keeps? */
+bool lg_terms_is_small(const struct lg_terms *terms);
 /* Is the span so short that tokens lent over the longest round trip would leave more than a hundredth of the limit unused? */
 bool lg_terms_is_short(const struct lg_terms *terms);

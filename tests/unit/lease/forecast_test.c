@@ -82,10 +82,10 @@ TEST(little_traffic_is_served_whole_and_no_load_divides_by_nothing)
 TEST(a_small_limit_is_served_by_tokens_per_host)
 {
 	static const struct { enum lg_algorithm algorithm; uint64_t limit_tok; uint32_t low, high; } rows[] = {
-		{ BUCKET, 5, 200, 240 }, { BUCKET, 12, 540, 580 }, { BUCKET, 18, 690, 720 }, { BUCKET, 24, 830, 870 },
-		{ BUCKET, 48, 970, 990 }, { BUCKET, 96, 1000, 1000 }, { BUCKET, 1000000, 1000, 1000 }, { BUCKET, 1, 30, 50 },
-		{ WINDOW, 5, 260, 280 }, { WINDOW, 96, 890, 910 }, { WINDOW, 200, 930, 950 }, { WINDOW, 960, 1000, 1000 },
-		{ WINDOW, 959, 999, 999 },
+		{ BUCKET, 1, 30, 60 }, { BUCKET, 5, 230, 250 }, { BUCKET, 12, 560, 560 }, { BUCKET, 18, 700, 705 }, { BUCKET, 24, 845, 845 },
+		{ BUCKET, 48, 980, 980 }, { BUCKET, 95, 990, 996 }, { BUCKET, 96, 1000, 1000 }, { BUCKET, 1000000, 1000, 1000 },
+		{ WINDOW, 5, 250, 265 }, { WINDOW, 96, 928, 928 }, { WINDOW, 200, 945, 949 }, { WINDOW, 959, 976, 978 },
+		{ WINDOW, 960, 1000, 1000 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
