@@ -8,7 +8,8 @@
  *   bucket   Of what is minted nothing is lost while the level is below the burst. But all that may be out, O = min(B, max_outstanding),
  *            is out for a whole cycle, so no more than O per cycle is spent:                        O / (r x cycle)
  *            (windows too, where little may be out). A starved region asks again when it is answered, and its hosts report what they
- *            got only with the ask after that: a cycle is two round trips with the region's ticks.
+ *            got only with the ask after that: a cycle is two round trips, each a twentieth longer for what varies on the way, and half
+ *            a tick of the region.
  *   fixed    At a boundary all leases of the old window end, half a round trip early at the region, and the first of the new one arrive
  *            half a round trip late: what comes in that gap is lost below the limit,               1 - RTT / W
  *            and costs nothing above it, where the tokens are spent later in the same window.
@@ -46,7 +47,9 @@ static uint64_t lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 
 static uint64_t cycle_ns(const struct lg_terms *t, uint64_t rtt_ns)
 {
-	return 2 * (mint_rtt_ns(t, rtt_ns) + 2 * t->region_tick_ns);
+	uint64_t rtt = mint_rtt_ns(t, rtt_ns);
+
+	return 2 * (rtt + rtt / 20) + t->region_tick_ns;
 }
 
 /* What may be out at hosts of one region. */

@@ -40,12 +40,6 @@ uint64_t lg_terms_lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 	return rtt_ns + t->slot_ns + t->home_tick_ns + t->region_tick_ns + t->host_tick_ns;
 }
 
-/* A window serves W / (W + Lambda) by blocks, a bucket min(1, B / (2 r Lambda)): what is spent is reported with the ask after the next. */
-bool lg_terms_is_short(const struct lg_terms *t)
-{
-	return lg_terms_span_ns(t) < (t->algorithm == LG_TOKEN_BUCKET ? 2 : 100) * lg_terms_lambda_ns(t, t->far_rtt_ns);
-}
-
 static uint64_t share_permille(const struct share *v, size_t n, uint64_t span_ns)
 {
 	size_t i = 1;
@@ -68,6 +62,16 @@ static uint64_t minted_tok(const struct lg_terms *t, uint64_t ns)
 uint64_t lg_terms_needed_tok(const struct lg_terms *t)
 {
 	return minted_tok(t, 16 * (t->region_period_ns / 10) + 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
+}
+
+/* By blocks a window serves W / (W + Lambda), and a bucket what may be out once per two round trips (forecast.c). */
+bool lg_terms_is_short(const struct lg_terms *t)
+{
+	uint64_t lambda = lg_terms_lambda_ns(t, t->far_rtt_ns);
+
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		return lg_min_u64(t->max_outstanding_tok, t->budget_tok) < minted_tok(t, 2 * lambda);
+	return t->per_ns < 100 * lambda;
 }
 
 /* The longest period for which out_tok are enough. */
