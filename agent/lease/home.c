@@ -15,6 +15,9 @@
  * may hold anything have reported, or the last lease of the old life must have lapsed, what is left of U was spent: it moves to
  * Q. Window: consumption does not drain evenly, so everything is unknown until the holders have told what they hold and what they spent
  * in the last window, or until all of it has left the window.
+ *
+ * All this is about tokens. Where the terms have the home lend the limit itself in parts, limits.c does the work of a key, and this file
+ * only hands on. A key is of one kind as long as it is here, that of its first lease; a successor goes on with the kind it finds.
  */
 #include "lease/home.h"
 
@@ -26,6 +29,7 @@
 #include "lease/arith.h"
 #include "lease/budget.h"
 #include "lease/ledger.h"
+#include "lease/limits.h"
 
 #define STRETCH_MAX_NS 10000000000ull
 #define USED_SLOTS 512	/* grain of a holder's part of the window: only fairness hangs on it */
@@ -46,6 +50,7 @@ struct home_more {
 	struct home_part *parts;
 	uint32_t cap;
 	uint64_t level_tok;		/* of the last division: nobody holds and has spent more; UINT64_MAX none */
+	struct lg_limits *limits;	/* the key lends parts of the limit; nothing else here is used then */
 };
 
 struct lg_home {
@@ -59,6 +64,11 @@ _Static_assert(sizeof(struct lg_home) + sizeof(struct lg_holder) <= 160, "a key 
 static bool is_window(const struct lg_home *h)
 {
 	return h->lessor->terms->algorithm != LG_TOKEN_BUCKET;
+}
+
+static struct lg_limits *limits_of(const struct lg_home *h)
+{
+	return h->more ? h->more->limits : NULL;
 }
 
 static bool is_recovering(const struct lg_home *h)
@@ -133,6 +143,28 @@ static void inherit(struct lg_home *h)
 	lg_budget_book(&h->budget, t, t->budget_tok - more->unknown_tok, h->budget.at_ns, h->budget.at_ns);
 }
 
+static int begin(struct lg_home *h, enum lg_lease_kind kind, uint64_t now_ns)
+{
+	const struct lg_lessor *lessor = h->lessor;
+	int r;
+
+	if ((lessor->succession || is_window(h) || kind == LG_LEASE_LIMIT) && !h->more) {
+		h->more = lg_pool_get(sizeof(*h->more));
+		if (!h->more)
+			return -ENOMEM;
+		h->more->level_tok = UINT64_MAX;
+	}
+	if (kind == LG_LEASE_LIMIT)
+		return lg_limits_new(h->lessor, now_ns, &h->more->limits);
+	r = lg_budget_init(&h->budget, lessor->terms, lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
+	if (r < 0)
+		return r;
+	if (lessor->succession)
+		inherit(h);
+	settle(h, now_ns);
+	return 0;
+}
+
 int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home)
 {
 	_cleanup_(lg_home_free) struct lg_home *h = lg_pool_get(sizeof(*h));
@@ -142,20 +174,48 @@ int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_
 		return -ENOMEM;
 	h->lessor = lessor;
 	lg_ledger_init(&h->ledger);
-	if (lessor->succession || is_window(h)) {
-		h->more = lg_pool_get(sizeof(*h->more));
-		if (!h->more)
-			return -ENOMEM;
-		h->more->level_tok = UINT64_MAX;
-	}
-	r = lg_budget_init(&h->budget, lessor->terms, lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
+	r = begin(h, lessor->terms->kind, now_ns);
 	if (r < 0)
 		return r;
-	if (lessor->succession)
-		inherit(h);
-	settle(h, now_ns);
 	*ret_home = TAKE(h);
 	return 0;
+}
+
+static bool holds_anything(const struct lg_ask *ask)
+{
+	if (ask->kind == LG_LEASE_LIMIT)
+		return ask->held_tok || ask->held_permille;
+	return ask->granted_tok > ask->spent_tok + ask->returned_tok;
+}
+
+/*
+ * Whether the lease that a message tells of is of the kind we lend. While recovering it may be of another, which an earlier life lent by
+ * other terms: then we go on with that one. Leases of one life are of one kind, as far as anybody holds anything of them.
+ */
+static bool suits(struct lg_home *h, const struct lg_ask *ask, uint32_t holder, uint64_t now_ns)
+{
+	struct lg_limits *limits = limits_of(h);
+	const struct lg_succession *old = h->lessor->succession;
+
+	if (ask->generation == 0 || !holds_anything(ask) || (ask->kind == LG_LEASE_LIMIT) == (limits != NULL))
+		return true;
+	if (!(limits ? lg_limits_is_recovering(limits) : is_recovering(h)) || !lg_succession_is_listed(old, holder) ||
+	    lg_succession_is_synced(old, holder))
+		return true;	/* a lease that is void */
+	if (lg_home_outstanding_tok(h) || begin(h, ask->kind, now_ns) < 0)
+		return false;
+	/* What somebody told to have spent of a window, holding nothing any more, is lost with the other kind's books: it may be all. */
+	if (limits) {
+		if (is_window(h) && lg_limits_n_holders(limits))
+			lg_budget_book(&h->budget, h->lessor->terms, h->lessor->terms->limit_tok, now_ns, now_ns);
+		h->more->limits = lg_limits_free(limits);
+	} else {
+		if (is_window(h) && h->ledger.n)
+			lg_limits_count_full(h->more->limits, now_ns);
+		lg_budget_fini(&h->budget, h->lessor->terms);
+		h->more->recovering = false;
+	}
+	return true;
 }
 
 static void more_free(struct home_more *more, uint32_t n)
@@ -165,6 +225,7 @@ static void more_free(struct home_more *more, uint32_t n)
 	for (uint32_t i = 0; i < n && more->parts; i++)
 		lg_slots_fini(&more->parts[i].used);
 	lg_pool_put(more->parts, more->cap * sizeof(*more->parts));
+	lg_limits_free(more->limits);
 	lg_pool_put(more, sizeof(*more));
 }
 
@@ -172,9 +233,10 @@ struct lg_home *lg_home_free(struct lg_home *home)
 {
 	if (!home)
 		return NULL;
+	if (!limits_of(home))
+		lg_budget_fini(&home->budget, home->lessor->terms);
 	more_free(home->more, home->ledger.n);
 	lg_ledger_fini(&home->ledger);
-	lg_budget_fini(&home->budget, home->lessor->terms);
 	lg_pool_put(home, sizeof(*home));
 	return NULL;
 }
@@ -186,6 +248,10 @@ static struct home_part *part_of(const struct lg_home *h, const struct lg_holder
 
 void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns)
 {
+	if (limits_of(h)) {
+		lg_limits_terms(limits_of(h), terms, now_ns);
+		return;
+	}
 	settle(h, now_ns);
 	lg_budget_change(&h->budget, h->lessor->terms, terms, now_ns);
 	for (uint32_t i = 0; i < h->ledger.n && is_window(h); i++)
@@ -426,7 +492,8 @@ static void welcome(struct lg_home *h, struct lg_holder *holder, const struct lg
 
 	if (!is_recovering(h) || !lg_succession_is_listed(old, holder->index) || lg_succession_is_synced(old, holder->index))
 		return;
-	lg_ledger_adopt(&h->ledger, holder, ask);
+	if (ask->kind != LG_LEASE_LIMIT)
+		lg_ledger_adopt(&h->ledger, holder, ask);
 	h->more->unknown_tok = lg_sub_floor(h->more->unknown_tok, holder->outstanding_tok);
 	if (is_window(h))
 		for (size_t i = 0; i < ask->n_history; i++)
@@ -448,8 +515,12 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const
 	struct lg_news news;
 	int r;
 
-	if (ask->epoch != h->lessor->epoch || !lg_ask_is_sane(ask))
+	if (ask->epoch != h->lessor->epoch || !lg_ask_is_sane(ask) || !suits(h, ask, holder, now_ns))
 		return;
+	if (limits_of(h)) {
+		lg_limits_ask(limits_of(h), holder, incarnation, ask, now_ns, fx);
+		return;
+	}
 	advance(h, now_ns);
 	r = open_account(h, holder, incarnation, ask->generation, &account);
 	if (r < 0) {
@@ -474,6 +545,8 @@ uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_e
 {
 	uint64_t tick_ns = h->lessor->terms->home_tick_ns;
 
+	if (limits_of(h))
+		return lg_limits_tick(limits_of(h), now_ns, fx);
 	advance(h, now_ns);
 	divide(h, now_ns);
 	lg_ledger_tell(&h->ledger, lg_ledger_tell_max(&h->ledger, tick_ns), tell, &(struct home_call){ h, now_ns, fx });
@@ -482,12 +555,18 @@ uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_e
 
 bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns)
 {
+	if (limits_of(h))
+		return lg_limits_is_idle(limits_of(h), now_ns);
 	advance(h, now_ns);
 	return !is_recovering(h) && !h->ledger.outstanding_tok && !h->ledger.want_tok && !consumed_tok(h, now_ns);
 }
 
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 {
+	if (limits_of(h)) {
+		lg_limits_view(limits_of(h), now_ns, ret);
+		return;
+	}
 	advance(h, now_ns);
 	*ret = (struct lg_home_view){
 		.budget_tok = h->lessor->terms->budget_tok,
@@ -501,13 +580,15 @@ void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 
 uint64_t lg_home_outstanding_tok(const struct lg_home *h)
 {
-	return h->ledger.outstanding_tok;
+	return limits_of(h) ? lg_limits_outstanding_tok(limits_of(h)) : h->ledger.outstanding_tok;
 }
 
 int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_view *ret)
 {
 	const struct lg_holder *account = lg_ledger_find(&h->ledger, holder);
 
+	if (limits_of(h))
+		return lg_limits_holder(limits_of(h), holder, ret);
 	if (!account)
 		return -ENOENT;
 	*ret = (struct lg_holder_view){
@@ -524,8 +605,11 @@ int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_vi
 
 size_t lg_home_bytes(const struct lg_home *h)
 {
-	size_t bytes = sizeof(*h) + lg_ledger_bytes(&h->ledger) + lg_budget_bytes(&h->budget, h->lessor->terms);
+	size_t bytes = sizeof(*h) + lg_ledger_bytes(&h->ledger);
 
+	if (limits_of(h))
+		return bytes + sizeof(*h->more) + lg_limits_bytes(limits_of(h));
+	bytes += lg_budget_bytes(&h->budget, h->lessor->terms);
 	if (!h->more)
 		return bytes;
 	bytes += sizeof(*h->more) + h->more->cap * sizeof(*h->more->parts);

@@ -597,6 +597,12 @@ uint64_t lg_limits_tick(struct lg_limits *l, uint64_t now_ns, const struct lg_ho
 	return l->end_ns;
 }
 
+void lg_limits_count_full(struct lg_limits *l, uint64_t now_ns)
+{
+	if (l->window)
+		lg_slots_add(&l->gone, now_ns, total(l, TOK), now_ns);
+}
+
 bool lg_limits_is_idle(struct lg_limits *l, uint64_t now_ns)
 {
 	advance(l, now_ns);
@@ -620,6 +626,26 @@ void lg_limits_view(struct lg_limits *l, uint64_t now_ns, struct lg_home_view *r
 		.unknown_tok = l->recovering ? lg_sub_floor(total(l, TOK), l->promised[TOK] + gone_tok) : 0,
 		.n_holders = l->n,
 	};
+}
+
+uint64_t lg_limits_outstanding_tok(const struct lg_limits *l)
+{
+	return l->promised[TOK];
+}
+
+uint32_t lg_limits_n_holders(const struct lg_limits *l)
+{
+	return l->n;
+}
+
+bool lg_limits_is_recovering(const struct lg_limits *l)
+{
+	return l->recovering;
+}
+
+size_t lg_limits_bytes(const struct lg_limits *l)
+{
+	return sizeof(*l) + l->cap * sizeof(*l->v) + lg_slots_bytes(&l->gone);
 }
 
 int lg_limits_holder(const struct lg_limits *l, uint32_t holder, struct lg_holder_view *ret)

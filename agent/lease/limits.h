@@ -24,10 +24,16 @@ void lg_limits_terms(struct lg_limits *l, const struct lg_terms *terms, uint64_t
 void lg_limits_ask(struct lg_limits *l, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		   const struct lg_home_effects *fx);
 uint64_t lg_limits_tick(struct lg_limits *l, uint64_t now_ns, const struct lg_home_effects *fx);
+/* All of the window may have been spent by now, by whom it is not known. */
+void lg_limits_count_full(struct lg_limits *l, uint64_t now_ns);
 /* Nobody holds anything, and nothing is remembered that a new object would not know. */
 bool lg_limits_is_idle(struct lg_limits *l, uint64_t now_ns);
 
 /* outstanding: what holders may have of the limit; consumed: parts that count as spent because their holder fell silent. */
 void lg_limits_view(struct lg_limits *l, uint64_t now_ns, struct lg_home_view *ret);
+uint64_t lg_limits_outstanding_tok(const struct lg_limits *l);
+uint32_t lg_limits_n_holders(const struct lg_limits *l);
+bool lg_limits_is_recovering(const struct lg_limits *l);
+size_t lg_limits_bytes(const struct lg_limits *l);
 /* granted: its limit; want: what it would use of it. 0, or -ENOENT. */
 int lg_limits_holder(const struct lg_limits *l, uint32_t holder, struct lg_holder_view *ret);

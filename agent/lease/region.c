@@ -11,6 +11,10 @@
  *   hears of the new one. A token spent after it was counted would be free, so the region keeps silent towards the home until
  *   every host that may hold something has said hello (and so holds nothing: see lg_lessee_up()), or until their leases are over.
  *
+ * Where the home lends the limit itself, in parts, the region mints: its pool is what its own limit lets it lend now (see sublimit.h), and
+ * what is spent needs no report. It speaks once a second, and when the home would divide differently for it: when demand grows or falls
+ * notably, when it was told less and holds less now, and while its window shrinks. Without use it gives all back.
+ *
  * It also remembers, for windows, what was spent in the last one: a home in a new life learns it from here. What it cannot know (a host
  * that never came back after the region's restart) it states as the whole limit.
  */
@@ -26,10 +30,15 @@
 #include "lease/arith.h"
 #include "lease/report.h"
 #include "lease/slots.h"
+#include "lease/sublimit.h"
 
 #define MS 1000000ull
 #define IDLE_NS (2000 * MS)		/* a little longer than its hosts: they may come back, or others need it */
 #define RTT_GUESS_NS (100 * MS)
+#define LIMIT_PERIOD_NS (1000 * MS)	/* of reports on a limit of our own */
+#define LIMIT_IDLE_NS (1500 * MS)	/* without use it is given back */
+#define LIMIT_REPORTS 50		/* of a window that shrinks, in one of it */
+#define LIMIT_NEWS_MTPS 5000		/* less is no news of demand */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
 #define PEAK_FADE_NS (30000 * MS)
 
@@ -57,13 +66,18 @@ struct lg_region {
 	uint64_t excess_ns;		/* since when it has held more than twice what it needs; 0 it has not */
 	enum lg_grant_status status;
 	bool partial;
+	/* A limit of our own; NULL: we have tokens. What of it, and for what demand, the last message told. */
+	struct lg_sublimit *limit;
+	uint64_t told_held_tok;
+	uint64_t told_mtps;
+	bool told_wants;
 };
 
 static struct lg_asker_pace pace_of(const struct lg_region *r)
 {
 	return (struct lg_asker_pace){
 		.gap_ns = r->lessor->terms->home_tick_ns,
-		.period_ns = r->lessor->terms->region_period_ns,
+		.period_ns = r->limit ? LIMIT_PERIOD_NS : r->lessor->terms->region_period_ns,
 		.renew_ns = r->lessor->terms->ttl_ns / 3,
 		.rtt_guess_ns = RTT_GUESS_NS,
 	};
@@ -77,7 +91,15 @@ static uint64_t pool_tok(const struct lg_region *r)
 
 static uint64_t lendable_tok(const struct lg_region *r, uint64_t now_ns)
 {
-	return now_ns < r->expires_ns ? pool_tok(r) : 0;
+	if (now_ns >= r->expires_ns)
+		return 0;
+	return r->limit ? lg_sublimit_free_tok(r->limit, r->ledger.outstanding_tok, now_ns) : pool_tok(r);
+}
+
+/* A little longer than the window by the home's clock, whichever of the two is slower. */
+static uint64_t history_ns(const struct lg_terms *terms)
+{
+	return terms->per_ns + terms->per_ns / 499 + 1;
 }
 
 int lg_region_new(struct lg_lessor *lessor, struct lg_holding *holding, uint64_t now_ns, uint64_t first_seq,
@@ -96,12 +118,20 @@ int lg_region_new(struct lg_lessor *lessor, struct lg_holding *holding, uint64_t
 	lg_asker_init(&r->asker, first_seq);
 	lg_report_init(&r->report, 0);
 	if (terms->algorithm != LG_TOKEN_BUCKET) {
-		if (lg_slots_init(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS) < 0)
+		if (lg_slots_init(&r->history, history_ns(terms), terms->slot_ns, HISTORY_SLOTS) < 0)
 			return -ENOMEM;
 		r->has_history = true;
 	}
 	*ret_region = TAKE(r);
 	return 0;
+}
+
+static void limit_free(struct lg_region *r)
+{
+	if (r->limit)
+		lg_sublimit_fini(r->limit);
+	free(r->limit);
+	r->limit = NULL;
 }
 
 struct lg_region *lg_region_free(struct lg_region *region)
@@ -111,6 +141,7 @@ struct lg_region *lg_region_free(struct lg_region *region)
 	lg_ledger_fini(&region->ledger);
 	lg_report_fini(&region->report);
 	lg_slots_fini(&region->history);
+	limit_free(region);
 	free(region);
 	return NULL;
 }
@@ -118,7 +149,9 @@ struct lg_region *lg_region_free(struct lg_region *region)
 void lg_region_terms(struct lg_region *r, const struct lg_terms *terms)
 {
 	if (r->has_history)
-		lg_slots_reshape(&r->history, terms->per_ns, terms->slot_ns, HISTORY_SLOTS, r->active_ns);
+		lg_slots_reshape(&r->history, history_ns(terms), terms->slot_ns, HISTORY_SLOTS, r->active_ns);
+	if (r->limit)
+		lg_sublimit_terms(r->limit, terms, r->active_ns);
 }
 
 /* tok tokens of our own lease are spent. */
@@ -128,6 +161,10 @@ static void book(struct lg_region *r, uint64_t tok, uint64_t spent_ns, uint64_t 
 		return;
 	r->spent_tok += tok;
 	r->active_ns = now_ns;
+	if (r->limit) {
+		lg_sublimit_book(r->limit, tok, spent_ns, now_ns);
+		return;
+	}
 	lg_report_add(&r->report, spent_ns, tok, r->lessor->terms->slot_ns);
 	if (r->has_history)
 		lg_slots_add(&r->history, spent_ns, tok, now_ns);
@@ -181,7 +218,11 @@ static void advance(struct lg_region *r, uint64_t now_ns)
 {
 	learn(r, now_ns);
 	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct region_call){ .r = r, .now_ns = now_ns });
-	if (now_ns >= r->expires_ns)
+	if (now_ns < r->expires_ns)
+		return;
+	if (r->limit)
+		lg_sublimit_give_back(r->limit, r->lessor->terms, 0, r->ledger.outstanding_tok, now_ns);
+	else
 		r->returned_tok += pool_tok(r);
 }
 
@@ -208,38 +249,91 @@ static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
 }
 
+/* Whether hosts use the key: only then is a limit of our own of use. */
+static bool uses_limit(const struct lg_region *r, uint64_t now_ns)
+{
+	return r->ledger.want_tok && now_ns - r->active_ns < LIMIT_IDLE_NS;
+}
+
+static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, struct lg_ask *ask)
+{
+	ask->request = request;
+	ask->granted_tok = r->granted_tok;
+	ask->want_tok = request ? sizes(r, now_ns).target_tok : 0;
+	ask->demand_mtps = r->ledger.demand_mtps;
+	lg_report_fill(&r->report, ask, now_ns);
+	ask->kind = LG_LEASE_BLOCK;
+	ask->limit_version = ask->held_permille = 0;
+	ask->held_tok = 0;
+}
+
+static void tell_limit(struct lg_region *r, uint64_t now_ns, struct lg_ask *ask)
+{
+	r->told_wants = uses_limit(r, now_ns);
+	r->told_mtps = r->told_wants ? r->ledger.demand_mtps : 0;
+	ask->request = r->told_wants;
+	ask->granted_tok = r->spent_tok;
+	ask->want_tok = r->told_wants ? r->ledger.want_tok : 0;
+	ask->demand_mtps = r->told_mtps;
+	ask->n_slots = 0;
+	lg_sublimit_tell(r->limit, ask, r->ledger.outstanding_tok, now_ns);
+	r->told_held_tok = ask->held_tok;
+}
+
 /* Speaks to the home: says all there is to say. */
 static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct lg_region_effects *fx)
 {
-	struct lg_sizes size = sizes(r, now_ns);
 	struct lg_ask ask;
 
+	if (r->limit)
+		tell_limit(r, now_ns, &ask);
+	else
+		tell_tokens(r, request, now_ns, &ask);
 	ask.generation = r->generation;
-	ask.request = request;
-	ask.granted_tok = r->granted_tok;
 	ask.spent_tok = r->spent_tok;
 	ask.returned_tok = r->returned_tok;
-	ask.want_tok = request ? size.target_tok : 0;
-	ask.demand_mtps = lg_min_u64(r->ledger.demand_mtps, 1ull << 50);
+	ask.demand_mtps = lg_min_u64(ask.demand_mtps, 1ull << 50);
 	ask.peak_tok = peak_tok(r, now_ns);
-	lg_report_fill(&r->report, &ask, now_ns);
-	ask.kind = LG_LEASE_BLOCK;
-	ask.limit_version = ask.held_permille = 0;
-	ask.held_tok = 0;
 	ask.n_history = 0;
 	if (r->has_history && !r->asker.heard)
 		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);
-	lg_asker_sent(&r->asker, r->holding->upstream, &ask, size.target_tok, now_ns);
+	lg_asker_sent(&r->asker, r->holding->upstream, &ask, ask.want_tok, now_ns);
 	r->sent_spent_tok = r->spent_tok;
 	r->sent_returned_tok = r->returned_tok;
 	fx->ask(fx->arg, &ask);
 }
 
-static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+/* Whether there is demand that the home would divide by differently. */
+static bool is_news(const struct lg_region *r, uint64_t now_ns)
 {
-	struct lg_asker_pace pace = pace_of(r);
+	bool uses = uses_limit(r, now_ns);
+	uint64_t mtps = uses ? r->ledger.demand_mtps : 0, less_mtps = lg_min_u64(mtps, r->told_mtps);
+
+	return uses != r->told_wants || lg_max_u64(mtps, r->told_mtps) - less_mtps > less_mtps / 4 + LIMIT_NEWS_MTPS;
+}
+
+/* What the asker goes by for a limit of our own: nothing is ever low, but there is news. */
+static struct lg_asker_need limit_need(struct lg_region *r, uint64_t now_ns, uint64_t *ret_due_ns)
+{
+	uint64_t held_tok = lg_sublimit_held_tok(r->limit, r->ledger.outstanding_tok, now_ns);
+	const struct lg_terms *t = r->lessor->terms;
+	bool changed = held_tok != r->told_held_tok, shrinks = changed && held_tok > r->limit->limit_tok;
+
+	*ret_due_ns = shrinks ? r->asker.sent_ns + lg_max_u64(t->home_tick_ns, t->per_ns / LIMIT_REPORTS) : UINT64_MAX;
+	if (is_news(r, now_ns) || (changed && !shrinks) || now_ns >= *ret_due_ns)
+		r->asker.flush = true;
+	return (struct lg_asker_need){
+		.own_tok = held_tok,
+		.target_tok = uses_limit(r, now_ns),
+		.news = changed || r->spent_tok != r->sent_spent_tok,
+	};
+}
+
+static struct lg_asker_need token_need(const struct lg_region *r, uint64_t now_ns)
+{
 	struct lg_sizes size = sizes(r, now_ns);
-	struct lg_asker_need need = {
+
+	return (struct lg_asker_need){
 		.own_tok = lendable_tok(r, now_ns) + r->ledger.outstanding_tok,
 		.low_tok = size.low_tok,
 		.target_tok = size.target_tok,
@@ -247,7 +341,13 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 		.news = r->spent_tok != r->sent_spent_tok || r->returned_tok != r->sent_returned_tok || r->report.n,
 		.unreported_tok = r->spent_tok - r->sent_spent_tok,
 	};
-	uint64_t due_ns;
+}
+
+static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
+{
+	struct lg_asker_pace pace = pace_of(r);
+	struct lg_asker_need need;
+	uint64_t due_ns, shrink_due_ns = UINT64_MAX;
 	enum lg_say what;
 
 	if (r->learning)
@@ -256,9 +356,10 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 		r->owes_hello = false;
 		r->asker.flush = true;
 	}
+	need = r->limit ? limit_need(r, now_ns, &shrink_due_ns) : token_need(r, now_ns);
 	what = lg_asker_check(&r->asker, r->holding->upstream, &need, &pace, now_ns, &due_ns);
 	if (what == LG_SAY_NOTHING)
-		return due_ns;
+		return lg_min_u64(due_ns, lg_max_u64(shrink_due_ns, now_ns + 1));
 	say(r, what == LG_SAY_REQUEST, now_ns, fx);
 	return now_ns + pace.gap_ns;
 }
@@ -287,7 +388,7 @@ static void answer(struct lg_region *r, struct lg_holder *holder, const struct l
 	struct lg_grant grant;
 
 	lg_ledger_grant(&r->ledger, r->lessor, holder, host_ttl_ns(r, holder), &grant);
-	grant.cap_tok = r->cap_tok;
+	grant.cap_tok = r->limit ? r->limit->limit_tok : r->cap_tok;
 	if (r->learning)
 		grant.status = LG_GRANT_RECOVERING;
 	fx->grant(fx->arg, holder->index, &grant);
@@ -300,10 +401,45 @@ static void tell(void *arg, struct lg_holder *holder)
 	answer(call->r, holder, call->fx);
 }
 
+/* The height of water that fills vessels as high as the wants with tok tokens, and a token more for the odd ones. */
+static uint64_t level_tok(const struct lg_ledger *l, uint64_t tok)
+{
+	uint64_t level = 0, left = tok;
+	uint32_t n_over = l->n;
+
+	while (n_over && left / n_over > level) {
+		uint64_t below = 0;
+
+		level = left / n_over;
+		n_over = 0;
+		for (uint32_t i = 0; i < l->n; i++) {
+			n_over += l->v[i].want_tok > level;
+			below += l->v[i].want_tok > level ? 0 : l->v[i].want_tok;
+		}
+		left = lg_sub_floor(tok, below);
+	}
+	return level + 1;
+}
+
+/* What a limit mints is lent as soon as it is there, so little that whoever has one token more than another lets it lie: here it is the
+ * stock of the hosts that is kept even, not what they are given. */
+static uint64_t divide_evenly(struct lg_region *r, uint64_t now_ns)
+{
+	uint64_t most_tok[LG_LEDGER_FEW], free_tok = lendable_tok(r, now_ns);
+	uint64_t level = level_tok(&r->ledger, free_tok + r->ledger.outstanding_tok);
+
+	for (uint32_t i = 0; i < r->ledger.n; i++)
+		most_tok[i] = level;
+	return lg_ledger_divide(&r->ledger, r->lessor, free_tok, most_tok, now_ns);
+}
+
 /* Lends what can be lent. */
 static void divide(struct lg_region *r, uint64_t now_ns)
 {
-	r->lessor->granted_tok += lg_ledger_divide(&r->ledger, r->lessor, lendable_tok(r, now_ns), NULL, now_ns);
+	if (r->limit && r->ledger.n_short && r->ledger.n <= LG_LEDGER_FEW)
+		r->lessor->granted_tok += divide_evenly(r, now_ns);
+	else
+		r->lessor->granted_tok += lg_ledger_divide(&r->ledger, r->lessor, lendable_tok(r, now_ns), NULL, now_ns);
 	if (r->ledger.n_short)
 		r->active_ns = now_ns;
 }
@@ -320,7 +456,7 @@ static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns
 	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
 
 	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->lessor->terms->grace_ns);
-	if (lg_ledger_serves_alone(&r->ledger, holder, lendable_tok(r, now_ns))) {
+	if (!(r->limit && r->ledger.n <= LG_LEDGER_FEW) && lg_ledger_serves_alone(&r->ledger, holder, lendable_tok(r, now_ns))) {
 		lg_ledger_give(&r->ledger, holder, unmet_tok);
 		r->lessor->granted_tok += unmet_tok;
 	} else if (r->ledger.n <= LG_LEDGER_FEW) {
@@ -364,6 +500,9 @@ void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, c
 /* Our lease is void, and with it all that was lent on. The hosts are told at once; what they may have spent is remembered. */
 static void start_generation(struct lg_region *r, uint32_t generation, uint64_t now_ns, const struct lg_region_effects *fx)
 {
+	if (r->limit)
+		lg_sublimit_void(r->limit, r->lessor->terms, &r->history, now_ns);
+	r->told_held_tok = 0;
 	r->generation = generation;
 	r->granted_tok = r->returned_tok = r->spent_tok = r->sent_returned_tok = r->sent_spent_tok = 0;
 	r->expires_ns = 0;
@@ -379,6 +518,24 @@ static void start_generation(struct lg_region *r, uint32_t generation, uint64_t 
 			lg_slots_add(&r->history, now_ns, tok, now_ns);
 		answer(r, holder, fx);
 	}
+}
+
+/* A lease is of one kind from its first grant to its end. */
+static int set_kind(struct lg_region *r, enum lg_lease_kind kind, uint64_t now_ns)
+{
+	if ((kind == LG_LEASE_LIMIT) == (r->limit != NULL))
+		return 0;
+	if (r->limit) {
+		lg_sublimit_void(r->limit, r->lessor->terms, &r->history, now_ns);
+		limit_free(r);
+		return 0;
+	}
+	r->limit = calloc(1, sizeof(*r->limit));
+	if (r->limit && lg_sublimit_init(r->limit, r->lessor->terms, now_ns) == 0)
+		return 0;
+	free(r->limit);
+	r->limit = NULL;
+	return -ENOMEM;
 }
 
 /* Our lease runs on, and so may those of hosts that wait: they need not ask again to be pushed tokens. */
@@ -405,8 +562,15 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	if (grant->generation < r->generation)
 		return;
 	advance(r, now_ns);
-	if (grant->generation > r->generation)
+	if (grant->generation > r->generation) {
+		if (set_kind(r, grant->kind, now_ns) < 0)
+			return;	/* as if it had been lost: told again */
 		start_generation(r, grant->generation, now_ns, fx);
+	}
+	if ((grant->kind == LG_LEASE_LIMIT) != (r->limit != NULL))
+		return;
+	if (r->limit && lg_sublimit_follow(r->limit, r->lessor->terms, grant, r->ledger.outstanding_tok, now_ns))
+		r->asker.flush = true;
 	lg_report_ack(&r->report, grant->ack_slot);
 	r->partial = grant->partial;
 	r->cap_tok = grant->cap_tok;
@@ -416,6 +580,16 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	if (r->ledger.n <= LG_LEDGER_FEW)
 		divide(r, now_ns);
 	tell_few(r, now_ns, fx);
+}
+
+static void give_limit_back(struct lg_region *r, uint64_t now_ns)
+{
+	uint64_t out_tok = r->ledger.outstanding_tok;
+
+	if (now_ns - r->active_ns < LIMIT_IDLE_NS || (r->limit->limit_tok <= out_tok && !r->limit->permille))
+		return;
+	lg_sublimit_give_back(r->limit, r->lessor->terms, out_tok, out_tok, now_ns);
+	r->asker.flush = true;
 }
 
 /* Gives back what no host needs, if there is somebody to give it to. */
@@ -446,11 +620,11 @@ static void give_back(struct lg_region *r, uint64_t now_ns)
 
 static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now_ns)
 {
-	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns);
+	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns), idle_ns = r->limit ? LIMIT_IDLE_NS : IDLE_NS;
 
-	if (pool_tok(r)) {
+	if (r->limit ? r->limit->limit_tok || r->limit->permille : pool_tok(r)) {
 		due = lg_min_u64(due, r->expires_ns);
-		due = lg_min_u64(due, lg_max_u64(r->active_ns + IDLE_NS, now_ns + r->lessor->terms->region_tick_ns));
+		due = lg_min_u64(due, lg_max_u64(r->active_ns + idle_ns, now_ns + r->lessor->terms->region_tick_ns));
 		if (r->excess_ns)
 			due = lg_min_u64(due, r->excess_ns + IDLE_NS);
 		if (r->ledger.n_short)
@@ -466,7 +640,10 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 	if (r->holding->upstream->up && lg_asker_is_behind(&r->asker, r->holding->upstream))
 		lg_region_up(r, now_ns, fx);
 	advance(r, now_ns);
-	give_back(r, now_ns);
+	if (r->limit)
+		give_limit_back(r, now_ns);
+	else
+		give_back(r, now_ns);
 	divide(r, now_ns);
 	lg_ledger_tell(&r->ledger, lg_ledger_tell_max(&r->ledger, r->lessor->terms->region_tick_ns), tell,
 		       &(struct region_call){ r, now_ns, fx });
@@ -476,7 +653,10 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
 	advance(r, now_ns);
-	r->returned_tok += pool_tok(r);
+	if (r->limit)
+		lg_sublimit_give_back(r->limit, r->lessor->terms, r->ledger.outstanding_tok, r->ledger.outstanding_tok, now_ns);
+	else
+		r->returned_tok += pool_tok(r);
 	if (r->holding->upstream->up && !r->learning)
 		say(r, false, now_ns, fx);
 }
@@ -487,6 +667,8 @@ bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
 		    !r->asker.awaits;
 	bool moot = now_ns >= r->expires_ns + r->lessor->terms->ttl_ns + r->lessor->terms->grace_ns;
 
+	if (r->limit && (lg_sublimit_held_tok(r->limit, r->ledger.outstanding_tok, now_ns) || (r->told_held_tok && !moot)))
+		return false;
 	return !r->learning && !r->ledger.outstanding_tok && !r->ledger.want_tok && !pool_tok(r) && (told || moot) &&
 	       (!r->has_history || now_ns >= lg_slots_last_ns(&r->history));
 }
@@ -494,11 +676,12 @@ bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
 void lg_region_view(const struct lg_region *r, uint64_t now_ns, struct lg_region_view *ret)
 {
 	struct lg_asker_pace pace = pace_of(r);
+	uint64_t held_tok = r->limit ? lg_sublimit_held_tok(r->limit, r->ledger.outstanding_tok, now_ns) : 0;
 
 	*ret = (struct lg_region_view){
 		.epoch = r->holding->upstream->epoch,
 		.generation = r->generation,
-		.granted_tok = r->granted_tok,
+		.granted_tok = r->limit ? held_tok + r->spent_tok : r->granted_tok,
 		.returned_tok = r->returned_tok,
 		.pool_tok = lendable_tok(r, now_ns),
 		.outstanding_tok = r->ledger.outstanding_tok,

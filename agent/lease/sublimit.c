@@ -22,7 +22,7 @@
 
 #define SCALE 1000000ull
 #define SLOWER_PERMILLE 998ull
-#define WINDOW_SLOTS 512
+#define WINDOW_SLOTS 512	/* as fine as that: what is spent comes back a slot later */
 
 /* A window that is remembered as long as the home's, by whichever of the two clocks is slower. */
 static uint64_t span_ns(const struct lg_terms *terms)
@@ -43,7 +43,7 @@ int lg_sublimit_init(struct lg_sublimit *s, const struct lg_terms *terms, uint64
 	*s = (struct lg_sublimit){ .bucket = terms->algorithm == LG_TOKEN_BUCKET };
 	if (!s->bucket)
 		/* A fixed window is run as a sliding one: what holds in any window holds in each of the home's. */
-		return lg_slots_init(&s->window, span_ns(terms), terms->slot_ns, WINDOW_SLOTS);
+		return lg_slots_init(&s->window, span_ns(terms), 1, WINDOW_SLOTS);
 	lg_queue_init(&s->queue, 0, 1, now_ns);
 	set_pace(s, terms, now_ns);
 	return 0;
@@ -60,7 +60,7 @@ void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *terms, uint
 	if (s->bucket)
 		set_pace(s, terms, now_ns);
 	else
-		lg_slots_reshape(&s->window, span_ns(terms), terms->slot_ns, WINDOW_SLOTS, now_ns);
+		lg_slots_reshape(&s->window, span_ns(terms), 1, WINDOW_SLOTS, now_ns);
 }
 
 static void set_permille(struct lg_sublimit *s, const struct lg_terms *terms, uint32_t permille, uint64_t now_ns)

@@ -161,6 +161,17 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	draw_faults(&rand, ret_plan);
 }
 
+void sim_plan_of_parts(struct sim_plan *plan)
+{
+	struct lg_terms *t = &plan->c.terms;
+
+	t->kind = LG_LEASE_LIMIT;
+	t->per_ns /= 4;
+	t->limit_tok = lg_max_u64(t->limit_tok / 4, 1);
+	t->budget_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_max_u64(t->budget_tok / 16, 1) : t->limit_tok;
+	plan->c.origin_ns /= 4;
+}
+
 int sim_plan_start(const struct sim_plan *plan, struct sim **ret_sim)
 {
 	int r = sim_new(&plan->c, ret_sim);
@@ -220,8 +231,8 @@ void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len)
 	const struct lg_terms *t = &c->terms;
 
 	buf[0] = '\0';
-	append(buf, len, "%s %llu in %.3f s, budget %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
-	       algorithms[t->algorithm], (unsigned long long)t->limit_tok, (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok,
+	append(buf, len, "%s%s %llu in %.3f s, budget %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
+	       t->kind == LG_LEASE_LIMIT ? "parts of a " : "", algorithms[t->algorithm], (unsigned long long)t->limit_tok, (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok,
 	       (unsigned long long)t->max_outstanding_tok, shape_name((enum shape)c->shape), c->load, c->batch,
 	       (unsigned long long)c->cost_max_tok, c->n_regions, c->subs_per_region, c->hosts_per_region, (double)c->end_ns / 1e9);
 	append(buf, len, "\n  ttl %.2f s, grace %.2f s, ticks %.0f/%.0f/%.0f ms, slot %.0f ms, periods %.2f/%.2f s", (double)t->ttl_ns / 1e9,

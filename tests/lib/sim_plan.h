@@ -22,6 +22,8 @@ struct sim_plan {
 
 /* What a seed says. subs: regions below each region; 0: hosts are served by the regions of the home. */
 void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, struct sim_plan *ret_plan);
+/* The same where the home lends the limit in parts: four times as short, and less of a bucket. */
+void sim_plan_of_parts(struct sim_plan *plan);
 /* Ready to run. */
 int sim_plan_start(const struct sim_plan *plan, struct sim **ret_sim);
 /* Both. mutant NULL: none. */

@@ -31,7 +31,7 @@ static void print_broken(uint64_t seed, const char *law, struct sim_plan *plan, 
 	fprintf(stderr, "smallest of %u tried: %s\n  %s\n", n_tried, smaller, text);
 }
 
-int64_t sim_search(enum lg_algorithm algorithm, uint32_t subs, const char *law)
+int64_t sim_search(enum lg_algorithm algorithm, enum lg_lease_kind kind, uint32_t subs, const char *law)
 {
 	const char *chosen = getenv("LAW");
 	uint64_t first = from_env("FIRST_SEED", 1), n = from_env("SEEDS", 200), n_broken = 0;
@@ -46,6 +46,8 @@ int64_t sim_search(enum lg_algorithm algorithm, uint32_t subs, const char *law)
 		int r;
 
 		sim_plan_draw(seed, algorithm, subs, &plan);
+		if (kind == LG_LEASE_LIMIT)
+			sim_plan_of_parts(&plan);
 		r = sim_plan_start(&plan, &s);
 		assert(r == 0);
 		sim_run(s);

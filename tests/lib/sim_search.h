@@ -9,4 +9,4 @@
 #include "rules/rule.h"
 
 /* law: its name for LAW. subs: regions below each region, 0 none. Returns how many seeds broke it; -1: LAW is another one. */
-int64_t sim_search(enum lg_algorithm algorithm, uint32_t subs, const char *law);
+int64_t sim_search(enum lg_algorithm algorithm, enum lg_lease_kind kind, uint32_t subs, const char *law);

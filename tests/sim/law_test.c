@@ -13,9 +13,9 @@
 
 #include "tests/lib/sim_search.h"
 
-static void search(enum lg_algorithm algorithm, const char *law)
+static void search(enum lg_algorithm algorithm, enum lg_lease_kind kind, const char *law)
 {
-	int64_t n_broken = sim_search(algorithm, 0, law);
+	int64_t n_broken = sim_search(algorithm, kind, 0, law);
 
 	if (n_broken < 0)
 		skip();
@@ -25,19 +25,37 @@ static void search(enum lg_algorithm algorithm, const char *law)
 static void a_token_bucket_never_admits_more_than_burst_and_rate_times_time(void **state)
 {
 	(void)state;
-	search(LG_TOKEN_BUCKET, "bucket");
+	search(LG_TOKEN_BUCKET, LG_LEASE_BLOCK, "bucket");
 }
 
 static void a_fixed_window_never_admits_more_than_its_limit(void **state)
 {
 	(void)state;
-	search(LG_FIXED_WINDOW, "fixed");
+	search(LG_FIXED_WINDOW, LG_LEASE_BLOCK, "fixed");
 }
 
 static void a_window_never_holds_more_than_its_limit(void **state)
 {
 	(void)state;
-	search(LG_SLIDING_WINDOW, "window");
+	search(LG_SLIDING_WINDOW, LG_LEASE_BLOCK, "window");
+}
+
+static void parts_of_a_bucket_never_admit_more_than_the_whole(void **state)
+{
+	(void)state;
+	search(LG_TOKEN_BUCKET, LG_LEASE_LIMIT, "bucket-parts");
+}
+
+static void parts_of_a_fixed_window_never_admit_more_than_the_whole(void **state)
+{
+	(void)state;
+	search(LG_FIXED_WINDOW, LG_LEASE_LIMIT, "fixed-parts");
+}
+
+static void parts_of_a_window_never_admit_more_than_the_whole(void **state)
+{
+	(void)state;
+	search(LG_SLIDING_WINDOW, LG_LEASE_LIMIT, "window-parts");
 }
 
 int main(void)
@@ -46,6 +64,9 @@ int main(void)
 		cmocka_unit_test(a_token_bucket_never_admits_more_than_burst_and_rate_times_time),
 		cmocka_unit_test(a_fixed_window_never_admits_more_than_its_limit),
 		cmocka_unit_test(a_window_never_holds_more_than_its_limit),
+		cmocka_unit_test(parts_of_a_bucket_never_admit_more_than_the_whole),
+		cmocka_unit_test(parts_of_a_fixed_window_never_admit_more_than_the_whole),
+		cmocka_unit_test(parts_of_a_window_never_admit_more_than_the_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 static void search(enum lg_algorithm algorithm, const char *law)
 {
-	int64_t n_broken = sim_search(algorithm, SUBS, law);
+	int64_t n_broken = sim_search(algorithm, LG_LEASE_BLOCK, SUBS, law);
 
 	if (n_broken < 0)
 		skip();
