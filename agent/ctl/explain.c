@@ -152,10 +152,16 @@ static void serves_print(const struct lg_forecast *f)
 {
 	char rtt[LG_NUM_TEXT_LEN], lambda[LG_NUM_TEXT_LEN], below[LG_NUM_TEXT_LEN], above[LG_NUM_TEXT_LEN];
 
-	printf("  serves    %s of the traffic below the limit, %s of the limit above it, when all arrives in a region\n"
-	       "            %s from the home (a token that is spent is in nobody's hands for %s)\n",
-	       served_text(f->below_permille, below), served_text(f->above_permille, above), time_text(f->terms.far_rtt_ns, rtt),
-	       time_text(f->lambda_ns, lambda));
+	printf("  serves    %s of the traffic below the limit, %s of the limit above it, when all arrives in ", served_text(f->below_permille, below),
+	       served_text(f->above_permille, above));
+	time_text(f->lambda_ns, lambda);
+	if (f->terms.kind == LG_LEASE_LIMIT)
+		printf("one\n            region, which runs the limit then (a token that is spent is in nobody's hands for %s);\n"
+		       "            traffic that moves to another region waits about a second for the limit to follow\n",
+		       lambda);
+	else
+		printf("a region\n            %s from the home (a token that is spent is in nobody's hands for %s)\n",
+		       time_text(f->terms.far_rtt_ns, rtt), lambda);
 	if (f->small_permille < 1000)
 		printf("            a small limit: about %.0f%% where all %u hosts see the same key at once\n", f->small_permille / 10.0,
 		       f->terms.hosts);
@@ -176,17 +182,22 @@ static void messages_print(const char *label, const char *who, const struct lg_f
 {
 	char reports[LG_NUM_TEXT_LEN], pushes[LG_NUM_TEXT_LEN];
 
-	printf("  %-8s  %s: %s and as many answers, above the limit up to %s more\n", label, who, rate_text(m->reports_mps, reports),
-	       rate_text(m->pushes_mps, pushes));
+	printf("  %-8s  %s: %s and as many answers", label, who, rate_text(m->reports_mps, reports));
+	if (m->pushes_mps)
+		printf(", above the limit up to %s more", rate_text(m->pushes_mps, pushes));
+	printf("\n");
 }
 
 static void lent_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
 {
 	char out[LG_NUM_TEXT_LEN], most[LG_NUM_TEXT_LEN], ttl[LG_NUM_TEXT_LEN], grace[LG_NUM_TEXT_LEN];
 
-	printf("  lent      %s at worst while the limit is spent, never more than %s; who falls silent may\n"
-	       "            spend what it holds for %s, and %s later it counts as spent\n",
-	       tok_text(f->out_tok, rule->unit, out), tok_text(f->stranded_tok, rule->unit, most), time_text(f->terms.ttl_ns, ttl),
+	if (f->terms.kind == LG_LEASE_LIMIT)
+		printf("  lent      the limit itself, in parts that sum up to it;");
+	else
+		printf("  lent      %s at worst while the limit is spent, never more than %s;", tok_text(f->out_tok, rule->unit, out),
+		       tok_text(f->stranded_tok, rule->unit, most));
+	printf(" who falls silent may\n            spend what it holds for %s, and %s later it counts as spent\n", time_text(f->terms.ttl_ns, ttl),
 	       time_text(f->terms.grace_ns, grace));
 }
 

@@ -15,8 +15,9 @@
  *            and costs nothing above it, where the tokens are spent later in the same window.
  *
  * Below the limit the share of the *traffic* is larger by as much: supply / load. A sub-limit is minted by the region itself: the same
- * formulas with the round trip between region and host, and a fixed window is run as a sliding one. Only in steady state: traffic that
- * moves waits until its new region has a part.
+ * formulas with the round trip between region and host, and without the home's tick; what is so short beside a round trip counts then,
+ * a tick more of the host for a reading to be confirmed, and of a bucket's cycle four of its ticks. A fixed window is run as a sliding one. Only in steady
+ * state: traffic that moves waits until its new region has a part.
  */
 #include "lease/forecast.h"
 
@@ -30,6 +31,7 @@
 #define S (1000 * MS)
 
 #define HOST_RTT_NS 500000ull /* between a host and its region */
+#define LIMIT_PERIOD_NS S     /* a region reports on a limit of its own no oftener */
 #define FULL 1000000ull       /* parts in a million */
 
 /* Round trip to whoever mints. */
@@ -42,14 +44,14 @@ static uint64_t lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 {
 	uint64_t lambda = lg_terms_lambda_ns(t, mint_rtt_ns(t, rtt_ns));
 
-	return t->kind == LG_LEASE_LIMIT ? lambda - t->home_tick_ns : lambda;
+	return t->kind == LG_LEASE_LIMIT ? lambda - t->home_tick_ns + t->host_tick_ns : lambda;
 }
 
 static uint64_t cycle_ns(const struct lg_terms *t, uint64_t rtt_ns)
 {
-	uint64_t rtt = mint_rtt_ns(t, rtt_ns);
+	uint64_t rtt = mint_rtt_ns(t, rtt_ns), cycle = 2 * (rtt + rtt / 20) + t->region_tick_ns;
 
-	return 2 * (rtt + rtt / 20) + t->region_tick_ns;
+	return t->kind == LG_LEASE_LIMIT ? cycle + 4 * t->host_tick_ns : cycle;
 }
 
 /* What may be out at hosts of one region. */
@@ -124,14 +126,17 @@ static struct lg_forecast_messages messages(uint64_t n, uint64_t period_ns, uint
 	return (struct lg_forecast_messages){ .reports_mps = n * 1000 * S / period_ns, .pushes_mps = n * 1000 * S / tick_ns };
 }
 
+/* A sub-limit is told when it changes, which steady traffic does not make it do. */
 static struct lg_forecast_messages home_messages(const struct lg_terms *t)
 {
+	if (t->kind == LG_LEASE_LIMIT)
+		return messages(t->regions, LIMIT_PERIOD_NS, UINT64_MAX);
 	return messages(t->regions, t->region_period_ns, t->home_tick_ns);
 }
 
 static struct lg_forecast_messages region_messages(const struct lg_terms *t)
 {
-	return messages(t->hosts, t->host_period_ns, t->kind == LG_LEASE_LIMIT ? t->region_tick_ns : t->home_tick_ns);
+	return messages(t->hosts, t->host_period_ns, t->kind == LG_LEASE_LIMIT ? t->host_tick_ns : t->home_tick_ns);
 }
 
 static uint32_t unserved_ppm(const struct lg_terms *t)
@@ -168,11 +173,14 @@ static size_t wider(const struct lg_forecast *f)
 /*
  * What a period uses, twice, since leases are renewed before they are used up and the spent is reported after; and what is on its way. The
  * factor is measured: 1.9 periods where one region has all the traffic, 2.3 where three have a part each. A host keeps at least a token.
+ * Sub-limits are told whole: what nobody wants is spread over those who use the key.
  */
 static uint64_t worst_out_tok(const struct lg_terms *t)
 {
 	uint64_t periods_ns = (t->regions > 1 ? 23 : 19) * (t->region_period_ns / 10);
 
+	if (t->kind == LG_LEASE_LIMIT)
+		return out_tok(t);
 	return lg_min_u64(lg_mul_div(t->limit_tok, periods_ns + 2 * lambda_ns(t, t->far_rtt_ns), t->per_ns) + t->hosts, out_tok(t));
 }
 

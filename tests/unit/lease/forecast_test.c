@@ -39,9 +39,12 @@ TEST(a_region_with_all_the_traffic_is_served_as_the_formulas_say)
 		{ WINDOW, LG_LEASE_BLOCK, 1000, 1000, 0, 50, 968, 920 },
 		{ WINDOW, LG_LEASE_BLOCK, 10000, 10000, 0, 150, 1000, 978 },
 		{ WINDOW, LG_LEASE_BLOCK, 10000, 60000, 0, 150, 1000, 994 },
-		/* by itself, over half a millisecond: 17.5 ms */
-		{ WINDOW, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 983 },
-		{ FIXED, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 983 },
+		/* by itself, over half a millisecond: 22.5 ms */
+		{ WINDOW, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 978 },
+		{ FIXED, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 978 },
+		{ BUCKET, LG_LEASE_LIMIT, 1000, 1000, 50, 150, 1000, 1000 },
+		/* 23 ms of a cycle */
+		{ BUCKET, LG_LEASE_LIMIT, 1000, 1000, 10, 150, 458, 435 },
 		/* 1 - RTT / W below the limit */
 		{ FIXED, LG_LEASE_BLOCK, 1000, 1000, 0, 150, 850, 1000 },
 		{ FIXED, LG_LEASE_BLOCK, 10000, 10000, 0, 150, 985, 1000 },
