@@ -12,7 +12,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include "base/num.h"
 #include "ctl/plot.h"
 
 #define POINTS_MAX 200
@@ -20,7 +19,7 @@
 #define PRODUCT_TOLERANCE 0.01 /* of a file: its numbers are rounded */
 
 struct arguments {
-	const char *rule;
+	const char *rule;	/* NULL: as the file says */
 	const char *data;	/* NULL: live */
 	const char *svg;	/* NULL: none */
 	bool live;
@@ -32,6 +31,7 @@ struct curve {
 	struct lg_plot_point points[POINTS_MAX];
 	json_t *live; /* the rule's row of the region server's answer; NULL: from a file */
 	char region[LG_NAME_LEN];
+	char rule[128];
 };
 
 /* ---- arguments ---- */
@@ -50,7 +50,7 @@ static int arguments_read(const struct lg_ctl *ctl, int argc, char **argv, struc
 		else
 			a->rule = argv[i];
 	}
-	if (!a->rule)
+	if (!a->rule && !a->data)
 		return lg_ctl_usage(ctl, "curve", "a call without a rule");
 	if (a->live && a->data)
 		return lg_ctl_fail(ctl, LG_CTL_USAGE, "curve: --live and --data exclude each other");
@@ -94,25 +94,28 @@ static int point_read(const json_t *row, size_t i, struct lg_plot_point *ret, st
 	return 0;
 }
 
-static int rule_check(const json_t *all, const char *rule, struct lg_complaint *c)
+/* What the file calls its rule, as far as it prints. */
+static int rule_read(const json_t *all, struct curve *curve, struct lg_complaint *c)
 {
 	const char *name = json_string_value(json_object_get(all, "rule"));
-	char quoted[LG_QUOTE_LEN];
 
-	if (!name)
+	if (!name || !*name)
 		return lg_complain(c, "rule must be a name");
-	if (strcmp(name, rule) != 0)
-		return lg_complain(c, "this is the curve of rule %s", lg_text_quote(name, quoted));
+	snprintf(curve->rule, sizeof(curve->rule), "%s", name);
+	for (char *at = curve->rule; *at; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	curve->plot.rule = curve->rule;
 	return 0;
 }
 
-static int file_take(const json_t *all, const char *rule, struct curve *curve, struct lg_complaint *c)
+static int file_take(const json_t *all, struct curve *curve, struct lg_complaint *c)
 {
 	const json_t *points = json_object_get(all, "points");
 	size_t n = json_array_size(points);
 	int r;
 
-	r = rule_check(all, rule, c);
+	r = rule_read(all, curve, c);
 	if (r == 0)
 		r = number_read(all, "", "arrival_per_s", &curve->plot.arrival_per_s, c);
 	if (r == 0)
@@ -161,11 +164,14 @@ static int file_read(const struct lg_ctl *ctl, const struct arguments *a, struct
 		if (!all)
 			r = lg_complain(&c, "no JSON: %s", error.text);
 		else
-			r = json_is_object(all) ? file_take(all, a->rule, curve, &c) : lg_complain(&c, "a curve is a JSON object");
+			r = json_is_object(all) ? file_take(all, curve, &c) : lg_complain(&c, "a curve is a JSON object");
 		json_decref(all);
 	}
-	if (r == 0)
+	if (r == 0) {
+		if (a->rule && strcmp(a->rule, curve->rule) != 0)
+			fprintf(stderr, "leasegate: warning: %s is the curve of rule %s, not of %s\n", a->data, curve->rule, a->rule);
 		return LG_CTL_OK;
+	}
 	lg_complaint_format(&c, text, sizeof(text));
 	return lg_ctl_fail(ctl, LG_CTL_REFUSED, "curve: %s", text);
 }

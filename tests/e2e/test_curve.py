@@ -60,13 +60,21 @@ def test_the_same_as_json_and_as_a_drawing(data, tmp_path):
     assert "prefers-color-scheme: dark" in drawing.read_text() and "href" not in drawing.read_text()
 
 
+def test_a_file_of_another_rule_is_drawn_under_its_own_name_with_a_warning(data):
+    r = curve("--data", data(rule="10000/1m\x1b[2J"))
+    assert r.returncode == 0 and r.stdout.startswith("rule 10000/1m?[2J: ")
+    assert r.stderr.count("\n") == 1 and "the curve of rule 10000/1m?[2J, not of per-user" in r.stderr
+    r = subprocess.run([LEASEGATE, "curve", "--data", data()], capture_output=True, text=True, timeout=10)
+    assert r.returncode == 0 and r.stderr == "" and r.stdout.startswith("rule per-user: ")
+
+
 BAD = {
     "no JSON": ('{"rule": "per-user",\n  oops}', ":2", "no JSON"),
     "no object": ("[]", "a JSON object"),
     "an empty file": ("", "no JSON"),
     "a member twice": ('{"rule": "per-user", "rule": "x"}', "no JSON"),
-    "another rule": ({"rule": "per-app"}, "the curve of rule", "per-app"),
     "no rule": ({"rule": 5}, "rule must be a name"),
+    "an empty rule": ({"rule": ""}, "rule must be a name"),
     "no arrivals": ({"arrival_per_s": 0}, "arrival_per_s is 0"),
     "regions in words": ({"regions": "three"}, "regions must be a number"),
     "no points": ({"points": []}, "a list of 1 to"),
