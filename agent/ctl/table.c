@@ -41,7 +41,8 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "The forecasts hold for steady traffic. Asked through the request interface, the home of a sync key is asked each time;\n"
 	  "packets cannot wait for that and spend short leases.\n",
 	  lg_ctl_explain },
-	{ "curve", "RULE [--live] [--svg FILE] | [RULE] --data FILE [--svg FILE]", "what a rule's coordination costs against what it leaves out, beside the law",
+	{ "curve", "RULE [--live] [--svg FILE] | [RULE] --data FILE [--svg FILE]",
+	  "what a rule's coordination costs against what it leaves out, beside the law",
 	  "  --live       as the running region server, home of the rule's keys, measured in the last minute (default)\n"
 	  "  --data FILE  as build/bench-lease-scale --curve FILE wrote it\n"
 	  "  --svg FILE   draw it into FILE, too\n"
