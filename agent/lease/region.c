@@ -37,6 +37,8 @@
 #define RTT_GUESS_NS (100 * MS)
 #define LIMIT_PERIOD_NS (1000 * MS)	/* of reports on a limit of our own */
 #define LIMIT_IDLE_NS (1500 * MS)	/* without use it is given back */
+#define LIMIT_QUIET_NS (200 * MS)	/* it is said sooner, of traffic that would have spent */
+#define LIMIT_QUIET_TOK 20		/* so many in that time */
 #define LIMIT_REPORTS 50		/* of a window that shrinks, in one of it */
 #define LIMIT_NEWS_MTPS 5000		/* less is no news of demand */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
@@ -249,10 +251,13 @@ static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
 }
 
-/* Whether hosts use the key: only then is a limit of our own of use. */
+/* Whether hosts use the key: when many tokens should have been spent by now and none was, the traffic has gone elsewhere. */
 static bool uses_limit(const struct lg_region *r, uint64_t now_ns)
 {
-	return r->ledger.want_tok && now_ns - r->active_ns < LIMIT_IDLE_NS;
+	uint64_t many_ns = lg_mul_div(LIMIT_QUIET_TOK, 1000000000000ull, r->ledger.demand_mtps);
+	uint64_t least_ns = lg_min_u64(LIMIT_QUIET_NS + 2 * r->lessor->terms->host_period_ns, LIMIT_IDLE_NS);
+
+	return r->ledger.want_tok && now_ns - r->active_ns < lg_clamp_u64(many_ns, least_ns, LIMIT_IDLE_NS);
 }
 
 static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, struct lg_ask *ask)

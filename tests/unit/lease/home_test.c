@@ -618,6 +618,120 @@ TEST(another_window_keeps_what_was_spent_in_it)
 	end(&s);
 }
 
+/* ---- the limit itself, in parts ---- */
+
+static struct lg_terms in_parts(void)
+{
+	struct lg_terms t = terms_of(LG_SLIDING_WINDOW, 1000, 1 * S, 1000);
+
+	t.kind = LG_LEASE_LIMIT;
+	return t;
+}
+
+static struct lg_succession *heir_of_two(void)
+{
+	struct lg_succession *s = NULL;
+
+	assert_int_equal(lg_succession_new(T0, &s), 0);
+	lg_succession_list(s, 0);
+	lg_succession_list(s, 1);
+	return s;
+}
+
+static struct lg_ask part_of(uint64_t seq, uint32_t generation, uint64_t held_tok)
+{
+	struct lg_ask ask = request_of(seq, 10);
+
+	ask.generation = generation;
+	ask.kind = LG_LEASE_LIMIT;
+	ask.limit_version = 3;
+	ask.held_tok = held_tok;
+	ask.demand_mtps = 100000;
+	return ask;
+}
+
+TEST(by_terms_that_say_so_the_limit_itself_is_lent)
+{
+	const struct lg_terms t = in_parts();
+	struct lg_ask ask = request_of(1, 10);
+	struct lg_holder_view v;
+	struct script s;
+
+	begin(&s, &t, NULL);
+	assert_int_equal(tell(&s, 0, &ask, 0)->kind, LG_LEASE_LIMIT);
+	assert_int_equal(last_grant(&s.out, 0)->limit_tok, 1000);
+	assert_int_equal(look(&s, 0).outstanding_tok, 1000);
+	assert_int_equal(lg_home_outstanding_tok(s.home), 1000);
+	assert_int_equal(lg_home_holder(s.home, 0, &v), 0);
+	assert_int_equal(v.granted_tok, 1000);
+	assert_int_equal(lg_home_holder(s.home, 1, &v), -ENOENT);
+	assert_false(lg_home_is_idle(s.home, T0));
+	assert_true(lg_home_bytes(s.home) > 500);
+	/* Silent: lapsed after 11 s, out of the window a second later. */
+	lg_home_tick(s.home, T0 + 11 * S, &s.fx);
+	assert_int_equal(look(&s, 11000).consumed_tok, 1000);
+	assert_true(lg_home_is_idle(s.home, T0 + 12 * S));
+	end(&s);
+}
+
+TEST(a_successor_goes_on_with_tokens_although_its_terms_would_lend_parts)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *old = heir_of_two();
+	const struct lg_terms t = in_parts();
+	struct lg_ask ask = report_of(1, 4, 300, 100, 0);
+	struct script s;
+
+	begin(&s, &t, old);
+	assert_int_equal(tell(&s, 0, &ask, 0)->kind, LG_LEASE_BLOCK);
+	assert_int_equal(last_grant(&s.out, 0)->generation, 4);
+	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 300);
+	assert_int_equal(look(&s, 0).outstanding_tok, 200);
+	/* Of another kind, and held: nothing that one life lends. It is not heard. */
+	ask = part_of(1, 2, 500);
+	assert_null(tell(&s, 1, &ask, 10));
+	end(&s);
+}
+
+TEST(a_successor_goes_on_with_parts_although_its_terms_would_lend_tokens)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *old = heir_of_two();
+	struct lg_terms t = in_parts();
+	struct lg_ask ask = part_of(1, 4, 600);
+	struct script s;
+
+	t.kind = LG_LEASE_BLOCK;
+	begin(&s, &t, old);
+	assert_int_equal(tell(&s, 0, &ask, 0)->kind, LG_LEASE_LIMIT);
+	assert_int_equal(last_grant(&s.out, 0)->generation, 4);
+	assert_int_equal(last_grant(&s.out, 0)->limit_version, 3);
+	assert_int_equal(look(&s, 0).outstanding_tok, 600);
+	assert_int_equal(look(&s, 0).unknown_tok, 400);
+	ask = part_of(1, 2, 100);
+	tell(&s, 1, &ask, 10);
+	assert_int_equal(look(&s, 10).unknown_tok, 0);
+	assert_int_equal(look(&s, 10).outstanding_tok, 1000);
+	end(&s);
+}
+
+TEST(who_holds_nothing_of_another_kind_begins_anew)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *old = heir_of_two();
+	struct lg_terms t = in_parts();
+	struct lg_ask ask = part_of(1, 4, 0);
+	struct script s;
+
+	t.kind = LG_LEASE_BLOCK;
+	begin(&s, &t, old);
+	assert_int_equal(tell(&s, 0, &ask, 0)->kind, LG_LEASE_BLOCK);
+	assert_int_equal(last_grant(&s.out, 0)->generation, 5);
+	/* The other one has a part. What the first may have spent of the window is not known then: it counts in full for one. */
+	ask = part_of(1, 2, 500);
+	assert_int_equal(tell(&s, 1, &ask, 100)->kind, LG_LEASE_LIMIT);
+	assert_int_equal(look(&s, 1099).consumed_tok, 1000);
+	assert_int_equal(look(&s, 1200).consumed_tok, 0);
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -648,6 +762,10 @@ int main(void)
 		cmocka_unit_test(a_window_is_full_as_long_as_somebody_does_not_remember),
 		cmocka_unit_test(another_limit_leaves_what_was_spent_and_what_is_out),
 		cmocka_unit_test(another_window_keeps_what_was_spent_in_it),
+		cmocka_unit_test(by_terms_that_say_so_the_limit_itself_is_lent),
+		cmocka_unit_test(a_successor_goes_on_with_tokens_although_its_terms_would_lend_parts),
+		cmocka_unit_test(a_successor_goes_on_with_parts_although_its_terms_would_lend_tokens),
+		cmocka_unit_test(who_holds_nothing_of_another_kind_begins_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -521,6 +521,193 @@ TEST(hundreds_of_hosts_that_are_short_share_at_the_next_tick_and_are_told_bit_by
 	end(&s);
 }
 
+/* ---- a limit of its own ---- */
+
+static void limit(struct script *s, uint64_t ack_seq, uint32_t version, uint64_t limit_tok, uint32_t permille, uint64_t at_ms)
+{
+	struct lg_grant g = { .ack_seq = ack_seq, .epoch = 1, .generation = 1, .ttl_ms = 10000, .kind = LG_LEASE_LIMIT,
+			      .limit_version = version, .limit_tok = limit_tok, .limit_permille = permille };
+
+	s->down.n = 0;
+	lg_region_grant(s->region, &g, T0 + at_ms * MS, &s->fx);
+}
+
+/* Up at 0, said hello with message 5001, and runs 100 of a window of a minute. */
+static void limited(struct script *s)
+{
+	begin(s, LG_SLIDING_WINDOW, 1, NULL);
+	assert_true(up(s, 1, 0));
+	limit(s, 5001, 1, 100, 0, 100);
+}
+
+static struct lg_ask used_of(uint64_t seq, uint64_t spent_tok, uint64_t returned_tok, uint64_t want_tok)
+{
+	struct lg_ask ask = report_of(seq, 1, 40, spent_tok, returned_tok);
+
+	ask.request = want_tok > 0;
+	ask.want_tok = want_tok;
+	ask.demand_mtps = want_tok * 1000;
+	return ask;
+}
+
+TEST(a_limit_of_its_own_is_lent_without_a_word_to_the_home)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	limited(&s);
+	assert_int_equal(look(&s, 100).pool_tok, 100);
+	assert_int_equal(tell(&s, 0, &ask, 200)->granted_tok, 40);
+	assert_int_equal(last_grant(&s.down, 0)->kind, LG_LEASE_BLOCK);
+	assert_int_equal(look(&s, 200).pool_tok, 60);
+	/* That it is used now is news; that it is used on is not. */
+	assert_int_equal(s.up.n, 2);
+	assert_int_equal(last_ask(&s)->kind, LG_LEASE_LIMIT);
+	assert_int_equal(last_ask(&s)->limit_version, 1);
+	assert_int_equal(last_ask(&s)->held_tok, 100);
+	limit(&s, 5002, 1, 100, 0, 300);
+	ask = used_of(2, 30, 0, 40);
+	tell(&s, 0, &ask, 400);
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 500);
+	assert_int_equal(look(&s, 500).pool_tok, 100 - 30 - 40);
+	tick(&s, 600);
+	ask = used_of(3, 31, 0, 40);
+	tell(&s, 0, &ask, 700);
+	assert_true(s.up.n <= 3);
+	/* It is there again when it has left the window. */
+	tick(&s, 60300);
+	assert_int_equal(look(&s, 60300).outstanding_tok, 0);
+	end(&s);
+}
+
+TEST(a_smaller_limit_is_acknowledged_at_once_with_what_is_still_held)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	limited(&s);
+	tell(&s, 0, &ask, 200);
+	ask = used_of(2, 30, 0, 40);
+	tell(&s, 0, &ask, 300);
+	limit(&s, last_ask(&s)->seq, 2, 20, 0, 1000);
+	tick(&s, 1010);
+	assert_int_equal(last_ask(&s)->limit_version, 2);
+	assert_int_equal(last_ask(&s)->held_tok, 70);
+	/* 10 that the host had are returned. */
+	limit(&s, last_ask(&s)->seq, 2, 20, 0, 1100);
+	assert_int_equal(look(&s, 1100).pool_tok, 0);
+	ask = report_of(3, 1, 70, 30, 40);
+	tell(&s, 0, &ask, 2000);
+	tick(&s, 2300);
+	assert_int_equal(last_ask(&s)->held_tok, 30);
+	end(&s);
+}
+
+TEST(a_limit_without_use_is_given_back_but_for_what_hosts_keep)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	limited(&s);
+	tell(&s, 0, &ask, 200);
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 300);
+	ask = report_of(2, 1, 40, 0, 36);
+	tell(&s, 0, &ask, 400);
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 500);
+	assert_int_equal(look(&s, 500).outstanding_tok, 4);
+	tick(&s, 1600);
+	tick(&s, 2100);
+	assert_false(last_ask(&s)->request);
+	assert_int_equal(last_ask(&s)->held_tok, 4);
+	assert_int_equal(look(&s, 2100).pool_tok, 0);
+	assert_false(lg_region_is_idle(s.region, T0 + 2100 * MS));
+	/* Only a newer version brings it back. */
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 2200);
+	assert_int_equal(look(&s, 2200).pool_tok, 0);
+	ask = report_of(3, 1, 40, 0, 40);
+	tell(&s, 0, &ask, 2300);
+	tick(&s, 2400);
+	assert_int_equal(last_ask(&s)->held_tok, 0);
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 2500);
+	assert_true(lg_region_is_idle(s.region, T0 + 2500 * MS));
+	end(&s);
+}
+
+TEST(past_its_end_a_region_has_no_limit)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	limited(&s);
+	assert_int_equal(look(&s, 9999).pool_tok, 100);
+	tell(&s, 0, &ask, 9999);
+	assert_int_equal(last_grant(&s.down, 0)->ttl_ms, 1);
+	assert_int_equal(look(&s, 10000).pool_tok, 0);
+	tick(&s, 10000);
+	up(&s, 1, 10100);
+	assert_int_equal(last_ask(&s)->held_tok, 40);
+	/* The home has it lapse later: a new generation, another version 1. */
+	limit(&s, last_ask(&s)->seq, 1, 100, 0, 10200);
+	assert_int_equal(look(&s, 10200).pool_tok, 0);
+	end(&s);
+}
+
+TEST(what_was_spent_under_a_limit_that_is_void_is_told_to_the_next_home)
+{
+	struct lg_grant g = { .epoch = 1, .generation = 2, .ttl_ms = 10000, .kind = LG_LEASE_LIMIT, .limit_version = 1, .limit_tok = 50 };
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	limited(&s);
+	tell(&s, 0, &ask, 200);
+	ask = used_of(2, 30, 0, 40);
+	tell(&s, 0, &ask, 300);
+	g.ack_seq = last_ask(&s)->seq;
+	s.down.n = 0;
+	lg_region_grant(s.region, &g, T0 + 400 * MS, &s.fx);
+	assert_int_equal(last_grant(&s.down, 0)->generation, 2);
+	up(&s, 2, 500);
+	assert_int_equal(last_ask(&s)->generation, 2);
+	assert_int_equal(last_ask(&s)->held_tok, 50);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 70);
+	end(&s);
+}
+
+TEST(a_lease_is_of_one_kind_until_a_new_generation)
+{
+	struct lg_grant g = { .epoch = 1, .generation = 2, .granted_tok = 70, .ttl_ms = 10000 };
+	struct script s;
+
+	limited(&s);
+	grant(&s, 5001, 1, 500, 10000, 200);
+	assert_int_equal(look(&s, 200).pool_tok, 100);
+	g.ack_seq = 5001;
+	lg_region_grant(s.region, &g, T0 + 300 * MS, &s.fx);
+	assert_int_equal(look(&s, 300).pool_tok, 70);
+	limit(&s, 5001, 9, 100, 0, 400);
+	assert_int_equal(look(&s, 400).pool_tok, 70);
+	end(&s);
+}
+
+TEST(the_stock_of_hosts_is_kept_even)
+{
+	struct lg_ask ask = request_of(1, 90), other = request_of(1, 90);
+	struct script s;
+
+	limited(&s);
+	assert_int_equal(tell(&s, 0, &ask, 200)->granted_tok, 90);
+	assert_int_equal(tell(&s, 1, &other, 200)->granted_tok, 10);
+	ask = report_of(2, 1, 90, 0, 30);
+	ask.request = true;
+	ask.want_tok = 90;
+	tell(&s, 0, &ask, 300);
+	/* 60 and 10: what came back goes to who has less. */
+	assert_int_equal(last_grant(&s.down, 1)->granted_tok, 40);
+	assert_int_equal(look(&s, 300).outstanding_tok, 100);
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -542,6 +729,13 @@ int main(void)
 		cmocka_unit_test(what_lapsed_here_is_part_of_what_a_new_home_is_told),
 		cmocka_unit_test(messages_of_another_epoch_or_out_of_bounds_are_not_heard),
 		cmocka_unit_test(hundreds_of_hosts_that_are_short_share_at_the_next_tick_and_are_told_bit_by_bit),
+		cmocka_unit_test(a_limit_of_its_own_is_lent_without_a_word_to_the_home),
+		cmocka_unit_test(a_smaller_limit_is_acknowledged_at_once_with_what_is_still_held),
+		cmocka_unit_test(a_limit_without_use_is_given_back_but_for_what_hosts_keep),
+		cmocka_unit_test(past_its_end_a_region_has_no_limit),
+		cmocka_unit_test(what_was_spent_under_a_limit_that_is_void_is_told_to_the_next_home),
+		cmocka_unit_test(a_lease_is_of_one_kind_until_a_new_generation),
+		cmocka_unit_test(the_stock_of_hosts_is_kept_even),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
