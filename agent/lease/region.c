@@ -251,13 +251,19 @@ static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
 }
 
+/* Without use for so long a lease goes back; hosts whose reports are rare say nothing of their use between two of them. */
+static uint64_t idle_ns(const struct lg_region *r)
+{
+	return lg_max_u64(r->limit ? LIMIT_IDLE_NS : IDLE_NS, 2 * r->lessor->terms->host_period_ns);
+}
+
 /* Whether hosts use the key: when many tokens should have been spent by now and none was, the traffic has gone elsewhere. */
 static bool uses_limit(const struct lg_region *r, uint64_t now_ns)
 {
 	uint64_t many_ns = lg_mul_div(LIMIT_QUIET_TOK, 1000000000000ull, r->ledger.demand_mtps);
-	uint64_t least_ns = lg_min_u64(LIMIT_QUIET_NS + 2 * r->lessor->terms->host_period_ns, LIMIT_IDLE_NS);
+	uint64_t least_ns = lg_min_u64(LIMIT_QUIET_NS + 2 * r->lessor->terms->host_period_ns, idle_ns(r));
 
-	return r->ledger.want_tok && now_ns - r->active_ns < lg_clamp_u64(many_ns, least_ns, LIMIT_IDLE_NS);
+	return r->ledger.want_tok && now_ns - r->active_ns < lg_clamp_u64(many_ns, least_ns, idle_ns(r));
 }
 
 static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, struct lg_ask *ask)
@@ -591,7 +597,7 @@ static void give_limit_back(struct lg_region *r, uint64_t now_ns)
 {
 	uint64_t out_tok = r->ledger.outstanding_tok;
 
-	if (now_ns - r->active_ns < LIMIT_IDLE_NS || (r->limit->limit_tok <= out_tok && !r->limit->permille))
+	if (now_ns - r->active_ns < idle_ns(r) || (r->limit->limit_tok <= out_tok && !r->limit->permille))
 		return;
 	lg_sublimit_give_back(r->limit, r->lessor->terms, out_tok, out_tok, now_ns);
 	r->asker.flush = true;
@@ -605,7 +611,7 @@ static void give_back(struct lg_region *r, uint64_t now_ns)
 
 	if (!pool || !r->holding->upstream->up)
 		return;
-	if (now_ns - r->active_ns >= IDLE_NS) {
+	if (now_ns - r->active_ns >= idle_ns(r)) {
 		back = pool;
 	} else {
 		if (own <= 2 * size.target_tok) {
@@ -625,11 +631,11 @@ static void give_back(struct lg_region *r, uint64_t now_ns)
 
 static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now_ns)
 {
-	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns), idle_ns = r->limit ? LIMIT_IDLE_NS : IDLE_NS;
+	uint64_t due = lg_min_u64(say_ns, r->ledger.end_ns);
 
 	if (r->limit ? r->limit->limit_tok || r->limit->permille : pool_tok(r)) {
 		due = lg_min_u64(due, r->expires_ns);
-		due = lg_min_u64(due, lg_max_u64(r->active_ns + idle_ns, now_ns + r->lessor->terms->region_tick_ns));
+		due = lg_min_u64(due, lg_max_u64(r->active_ns + idle_ns(r), now_ns + r->lessor->terms->region_tick_ns));
 		if (r->excess_ns)
 			due = lg_min_u64(due, r->excess_ns + IDLE_NS);
 		if (r->ledger.n_short)

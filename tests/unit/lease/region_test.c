@@ -323,6 +323,24 @@ TEST(more_than_twice_what_the_hosts_need_goes_back)
 	fail();
 }
 
+TEST(a_pool_is_kept_as_long_as_hosts_are_silent_between_two_reports)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	s.terms.host_period_ns = 3 * S;
+	tell(&s, 0, &ask, 200);
+	ask = report_of(2, 1, 40, 30, 0);
+	tell(&s, 0, &ask, 1000);
+	tick(&s, 6990);
+	assert_int_equal(look(&s, 6990).pool_tok, 60);
+	tick(&s, 7000);
+	assert_int_equal(look(&s, 7000).pool_tok, 0);
+	assert_int_equal(look(&s, 7000).returned_tok, 60);
+	end(&s);
+}
+
 TEST(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold)
 {
 	struct lg_ask ask = request_of(1, 40);
@@ -721,6 +739,7 @@ int main(void)
 		cmocka_unit_test(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets),
 		cmocka_unit_test(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used),
 		cmocka_unit_test(more_than_twice_what_the_hosts_need_goes_back),
+		cmocka_unit_test(a_pool_is_kept_as_long_as_hosts_are_silent_between_two_reports),
 		cmocka_unit_test(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold),
 		cmocka_unit_test(a_region_in_a_new_life_voids_what_hosts_have_and_remembers_what_they_spent),
 		cmocka_unit_test(a_region_waits_for_silent_hosts_until_their_leases_are_over_and_counts_their_window_as_full),
