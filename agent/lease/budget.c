@@ -8,7 +8,7 @@
  * thought full. So the times of a full bucket are kept, and what was wasted after s is used up by the late tokens, earliest first, just
  * as it would have happened. A time that is forgotten (there is room for a few) costs service, not the law.
  *
- * Window: slots, see slots.h.
+ * Sliding window: slots, see slots.h. Fixed window: a sum, which begins anew with each window.
  */
 #include "lease/budget.h"
 
@@ -40,12 +40,22 @@ static bool is_bucket(const struct lg_terms *t)
 	return t->algorithm == LG_TOKEN_BUCKET;
 }
 
-int lg_budget_init(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
+static bool is_fixed(const struct lg_terms *t)
+{
+	return t->algorithm == LG_FIXED_WINDOW;
+}
+
+uint64_t lg_window_end_ns(const struct lg_terms *t, uint64_t origin_ns, uint64_t now_ns)
+{
+	return now_ns + t->per_ns - (now_ns % t->per_ns + t->per_ns - origin_ns % t->per_ns) % t->per_ns;
+}
+
+int lg_budget_init(struct lg_budget *b, const struct lg_terms *t, uint64_t origin_ns, uint64_t now_ns)
 {
 	int r;
 
-	*b = (struct lg_budget){ .at_ns = now_ns };
-	if (is_bucket(t))
+	*b = (struct lg_budget){ .at_ns = is_fixed(t) ? lg_window_end_ns(t, origin_ns, now_ns) : now_ns };
+	if (is_bucket(t) || is_fixed(t))
 		return 0;
 	b->window = lg_pool_get(sizeof(*b->window));
 	if (!b->window)
@@ -63,7 +73,7 @@ void lg_budget_fini(struct lg_budget *b, const struct lg_terms *t)
 	if (is_bucket(t)) {
 		lg_pool_put(b->full, sizeof(*b->full));
 		b->full = NULL;
-	} else if (b->window) {
+	} else if (!is_fixed(t) && b->window) {
 		lg_slots_fini(b->window);
 		lg_pool_put(b->window, sizeof(*b->window));
 		b->window = NULL;
@@ -74,7 +84,7 @@ size_t lg_budget_bytes(const struct lg_budget *b, const struct lg_terms *t)
 {
 	if (is_bucket(t))
 		return b->full ? sizeof(*b->full) : 0;
-	return b->window ? sizeof(*b->window) + lg_slots_bytes(b->window) : 0;
+	return is_fixed(t) ? 0 : sizeof(*b->window) + lg_slots_bytes(b->window);
 }
 
 static void full_drop(struct lg_budget_full *f, uint32_t i)
@@ -185,11 +195,20 @@ static void close_full(struct lg_budget *b, const struct lg_terms *t, uint64_t n
 	}
 }
 
+bool lg_budget_turn(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
+{
+	if (!is_fixed(t) || now_ns < b->at_ns)
+		return false;
+	b->at_ns += ((now_ns - b->at_ns) / t->per_ns + 1) * t->per_ns;
+	b->level_low = 0;
+	return true;
+}
+
 void lg_budget_advance(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
 {
 	u128 level = level_of(b), drained;
 
-	if (level == 0 || now_ns <= b->at_ns)
+	if (!is_bucket(t) || level == 0 || now_ns <= b->at_ns)
 		return;
 	drained = (u128)t->limit_tok * (now_ns - b->at_ns);
 	if (drained < level || t->limit_tok == 0) {
@@ -255,11 +274,15 @@ void lg_budget_book(struct lg_budget *b, const struct lg_terms *t, uint64_t tok,
 {
 	u128 need = (u128)tok * t->per_ns;
 
+	lg_budget_advance(b, t, now_ns);
+	if (is_fixed(t)) {
+		b->level_low = lg_add_cap(b->level_low, tok);
+		return;
+	}
 	if (!is_bucket(t)) {
 		lg_slots_add(b->window, spent_ns, tok, now_ns);
 		return;
 	}
-	lg_budget_advance(b, t, now_ns);
 	if (!b->level_low && !b->level_high && b->at_ns < now_ns)
 		close_full(b, t, now_ns);
 	if (spent_ns < now_ns)
@@ -282,17 +305,24 @@ static uint64_t level_tok(const struct lg_budget *b, const struct lg_terms *t)
 
 uint64_t lg_budget_consumed_tok(struct lg_budget *b, const struct lg_terms *t, uint64_t now_ns)
 {
-	if (!is_bucket(t))
+	if (!is_bucket(t) && !is_fixed(t))
 		return lg_slots_sum(b->window, now_ns);
 	lg_budget_advance(b, t, now_ns);
+	if (is_fixed(t))
+		return now_ns < b->at_ns ? b->level_low : 0;
 	return level_tok(b, t);
 }
 
-void lg_budget_change(struct lg_budget *b, const struct lg_terms *from, const struct lg_terms *to, uint64_t now_ns)
+void lg_budget_change(struct lg_budget *b, const struct lg_terms *from, const struct lg_terms *to, uint64_t origin_ns, uint64_t now_ns)
 {
 	u128 tok, rest;
 
 	lg_budget_advance(b, from, now_ns);
+	if (is_fixed(from)) {
+		if (from->per_ns != to->per_ns)
+			b->at_ns = lg_window_end_ns(to, origin_ns, now_ns);
+		return;
+	}
 	if (!is_bucket(from)) {
 		lg_slots_reshape(b->window, to->per_ns, to->slot_ns, LG_BUDGET_SLOTS, now_ns);
 		return;

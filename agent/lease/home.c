@@ -16,6 +16,11 @@
  * Q. Window: consumption does not drain evenly, so everything is unknown until the holders have told what they hold and what they spent
  * in the last window, or until all of it has left the window.
  *
+ * A fixed window is simpler: a lease never runs beyond the window it was granted in. So when one begins all that was lent is void, Q and
+ * O are 0, and each holder's account starts a new generation: what was spent late of the old one counted in the old window. A successor
+ * knows nothing until the next window begins, or until all holders have told what they hold and spent in this one; unless its
+ * predecessor wrote down how much of the window it would lend before it lent it.
+ *
  * All this is about tokens. Where the terms have the home lend the limit itself in parts, limits.c does the work of a key, and this file
  * only hands on. A key is of one kind as long as it is here, that of its first lease; a successor goes on with the kind it finds.
  */
@@ -44,6 +49,7 @@ struct home_part {
 /* What most keys do without. */
 struct home_more {
 	bool recovering;
+	bool changing;			/* it is not of an earlier life: windows of another length begin */
 	uint64_t settle_ns;		/* it ends at the latest */
 	uint64_t unknown_tok;		/* token bucket, recovering */
 	/* windows */
@@ -64,6 +70,35 @@ _Static_assert(sizeof(struct lg_home) + sizeof(struct lg_holder) <= 160, "a key 
 static bool is_window(const struct lg_home *h)
 {
 	return h->lessor->terms->algorithm != LG_TOKEN_BUCKET;
+}
+
+static bool is_fixed(const struct lg_home *h)
+{
+	return h->lessor->terms->algorithm == LG_FIXED_WINDOW;
+}
+
+/* Of a fixed window. */
+static uint64_t window_end_ns(const struct lg_home *h)
+{
+	return h->budget.at_ns;
+}
+
+/* What the callbacks of the ledger work with. */
+struct home_call {
+	struct lg_home *h;
+	uint64_t now_ns;
+	const struct lg_home_effects *fx;
+};
+
+static void note(const struct lg_home *h, const struct lg_home_effects *fx, enum lg_note_kind kind, const struct lg_holder *holder,
+		 uint32_t generation, uint64_t tok)
+{
+	struct lg_note n;
+
+	if (!fx->note || !tok)
+		return;
+	n = lg_ledger_note(kind, h->lessor, holder, generation, tok);
+	fx->note(fx->arg, &n);
 }
 
 static struct lg_limits *limits_of(const struct lg_home *h)
@@ -101,12 +136,19 @@ static uint64_t pool_tok(struct lg_home *h, uint64_t now_ns)
 /* Recovering is over as of at_ns: what nobody owned up to was spent. */
 static void settle_at(struct lg_home *h, uint64_t at_ns)
 {
-	h->more->recovering = false;
+	h->more->recovering = h->more->changing = false;
 	if (is_window(h))
 		return;
 	lg_budget_book(&h->budget, h->lessor->terms, h->more->unknown_tok, at_ns, at_ns);
 	lg_pool_put(h->more, sizeof(*h->more));
 	h->more = NULL;
+}
+
+/* tok tokens were spent until spent_ns, as somebody remembers; 0: never. What was spent before a fixed window does not count in it. */
+static void recall(struct lg_home *h, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+{
+	if (is_window(h) && spent_ns && (!is_fixed(h) || spent_ns + h->lessor->terms->per_ns > window_end_ns(h)))
+		lg_budget_book(&h->budget, h->lessor->terms, tok, spent_ns, now_ns);
 }
 
 static void settle(struct lg_home *h, uint64_t now_ns)
@@ -115,11 +157,9 @@ static void settle(struct lg_home *h, uint64_t now_ns)
 
 	if (!is_recovering(h))
 		return;
-	if (lg_ledger_knows_all(&h->ledger, lessor->succession)) {
+	if (!h->more->changing && lg_ledger_knows_all(&h->ledger, lessor->succession)) {
 		settle_at(h, lg_min_u64(now_ns, h->more->settle_ns));
-		if (is_window(h) && lg_succession_forgot_ns(lessor->succession))
-			lg_budget_book(&h->budget, lessor->terms, lessor->terms->limit_tok,
-				       lg_succession_forgot_ns(lessor->succession), now_ns);
+		recall(h, lessor->terms->limit_tok, lg_succession_forgot_ns(lessor->succession), now_ns);
 	} else if (now_ns >= h->more->settle_ns) {
 		settle_at(h, h->more->settle_ns);
 	}
@@ -135,6 +175,10 @@ static void inherit(struct lg_home *h)
 
 	more->recovering = true;
 	more->settle_ns = lg_succession_since_ns(old) + t->ttl_ns + t->grace_ns;
+	if (is_fixed(h)) {
+		more->settle_ns = window_end_ns(h);
+		return;
+	}
 	if (is_window(h)) {
 		more->settle_ns += t->per_ns;
 		return;
@@ -156,11 +200,13 @@ static int begin(struct lg_home *h, enum lg_lease_kind kind, uint64_t now_ns)
 	}
 	if (kind == LG_LEASE_LIMIT)
 		return lg_limits_new(h->lessor, now_ns, &h->more->limits);
-	r = lg_budget_init(&h->budget, lessor->terms, lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
+	r = lg_budget_init(&h->budget, lessor->terms, lessor->origin_ns,
+			   lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
 	if (r < 0)
 		return r;
 	if (lessor->succession)
 		inherit(h);
+	lg_budget_turn(&h->budget, lessor->terms, now_ns);
 	settle(h, now_ns);
 	return 0;
 }
@@ -246,18 +292,16 @@ static struct home_part *part_of(const struct lg_home *h, const struct lg_holder
 	return h->more && h->more->parts ? &h->more->parts[account - h->ledger.v] : NULL;
 }
 
-void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns)
+void lg_home_reserved(struct lg_home *h, uint64_t end_ns, uint64_t tok, uint64_t now_ns)
 {
-	if (limits_of(h)) {
-		lg_limits_terms(limits_of(h), terms, now_ns);
+	if (!is_fixed(h) || !is_recovering(h))
 		return;
-	}
-	settle(h, now_ns);
-	lg_budget_change(&h->budget, h->lessor->terms, terms, now_ns);
-	for (uint32_t i = 0; i < h->ledger.n && is_window(h); i++)
-		lg_slots_reshape(&h->more->parts[i].used, terms->per_ns, terms->slot_ns, USED_SLOTS, now_ns);
+	h->more->recovering = false;
+	if (end_ns >= window_end_ns(h))
+		lg_budget_book(&h->budget, h->lessor->terms, tok, now_ns, now_ns);
 }
 
+/* tok tokens of a holder count in the budget as spent. */
 static void book(struct lg_home *h, struct lg_holder *holder, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
 {
 	struct home_part *part = part_of(h, holder);
@@ -267,27 +311,38 @@ static void book(struct lg_home *h, struct lg_holder *holder, uint64_t tok, uint
 		lg_slots_add(&part->used, spent_ns, tok, now_ns);
 }
 
-/* What the callbacks of the ledger work with. */
-struct home_call {
-	struct lg_home *h;
-	uint64_t now_ns;
-	const struct lg_home_effects *fx;
-};
-
 static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
 {
 	struct home_call *call = arg;
 
 	call->h->lessor->lapsed_tok += tok;
 	book(call->h, holder, tok, call->now_ns, call->now_ns);
+	note(call->h, call->fx, LG_NOTE_LAPSE, holder, holder->generation - 1, tok);
+}
+
+/* A fixed window is over, and with it all leases of it. What was not reported of them counts in it. */
+static void end_window(struct lg_home *h, const struct lg_home_effects *fx)
+{
+	for (uint32_t i = 0; i < h->ledger.n; i++) {
+		struct lg_holder *holder = &h->ledger.v[i];
+		uint64_t tok;
+
+		if (!holder->granted_tok)
+			continue;
+		tok = lg_ledger_void(&h->ledger, holder);
+		h->lessor->lapsed_tok += tok;
+		note(h, fx, LG_NOTE_LAPSE, holder, holder->generation - 1, tok);
+	}
 }
 
 /* What each message and each tick begins with: time passes. */
-static void advance(struct lg_home *h, uint64_t now_ns)
+static void advance(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx)
 {
+	if (lg_budget_turn(&h->budget, h->lessor->terms, now_ns))
+		end_window(h, fx);
 	settle(h, now_ns);
 	lg_budget_advance(&h->budget, h->lessor->terms, now_ns);
-	lg_ledger_expire(&h->ledger, now_ns, lapsed, &(struct home_call){ .h = h, .now_ns = now_ns });
+	lg_ledger_expire(&h->ledger, now_ns, lapsed, &(struct home_call){ h, now_ns, fx });
 }
 
 /* ---- fair parts of a window ---- */
@@ -373,21 +428,37 @@ static uint64_t most_tok(const struct lg_home *h, const struct lg_holder *holder
 
 	if (h->more->level_tok == UINT64_MAX)
 		return UINT64_MAX;
+	if (is_fixed(h))
+		return lg_sub_floor(share_tok, holder->spent_tok);
 	return lg_sub_floor(share_tok, lg_slots_sum(&part_of(h, holder)->used, now_ns));
 }
 
 /* ---- grants ---- */
 
-static void answer(struct lg_home *h, struct lg_holder *holder, const struct lg_home_effects *fx)
+/* From when the holder's message was here: a lease does not run beyond a fixed window, though the holder's clock is a little slow. */
+static uint64_t ttl_ns(const struct lg_home *h, const struct lg_holder *holder)
 {
-	const struct lg_terms *t = h->lessor->terms;
+	uint64_t ttl = h->lessor->terms->ttl_ns;
+
+	if (!is_fixed(h))
+		return ttl;
+	return lg_min_u64(ttl, lg_mul_div(lg_sub_floor(window_end_ns(h), holder->asked_ns), 998, 1000));
+}
+
+static void answer_within(struct lg_home *h, struct lg_holder *holder, uint64_t cap_tok, const struct lg_home_effects *fx)
+{
 	struct lg_grant grant;
 
-	lg_ledger_grant(&h->ledger, h->lessor, holder, t->ttl_ns, &grant);
-	grant.cap_tok = t->max_outstanding_tok;
+	lg_ledger_grant(&h->ledger, h->lessor, holder, ttl_ns(h, holder), &grant);
+	grant.cap_tok = cap_tok;
 	if (is_recovering(h) && is_window(h))
 		grant.status = LG_GRANT_RECOVERING;
 	fx->grant(fx->arg, holder->index, &grant);
+}
+
+static void answer(struct lg_home *h, struct lg_holder *holder, const struct lg_home_effects *fx)
+{
+	answer_within(h, holder, h->lessor->terms->max_outstanding_tok, fx);
 }
 
 static void tell(void *arg, struct lg_holder *holder)
@@ -397,7 +468,14 @@ static void tell(void *arg, struct lg_holder *holder)
 	answer(call->h, holder, call->fx);
 }
 
-static uint64_t divide_window(struct lg_home *h, uint64_t now_ns)
+static void given(void *arg, struct lg_holder *holder, uint64_t tok)
+{
+	struct home_call *call = arg;
+
+	note(call->h, call->fx, LG_NOTE_GRANT, holder, holder->generation, tok);
+}
+
+static uint64_t divide_window(struct lg_home *h, uint64_t now_ns, struct home_call *call)
 {
 	uint64_t most[LG_HOLDERS_MAX];
 
@@ -406,24 +484,28 @@ static uint64_t divide_window(struct lg_home *h, uint64_t now_ns)
 	h->more->level_tok = is_overloaded(h) ? window_level_tok(h) : UINT64_MAX;
 	for (uint32_t i = 0; i < h->ledger.n; i++)
 		most[i] = most_tok(h, &h->ledger.v[i], now_ns);
-	return lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), most, now_ns);
+	return lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), most, now_ns, given, call);
 }
 
 /* Lends what can be lent. */
-static void divide(struct lg_home *h, uint64_t now_ns)
+static void divide(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx)
 {
-	if (is_window(h))
-		h->lessor->granted_tok += divide_window(h, now_ns);
+	struct home_call call = { h, now_ns, fx };
+	uint64_t tok;
+
+	if (is_window(h) && !h->lessor->terms->owner)
+		tok = divide_window(h, now_ns, &call);
 	else
-		h->lessor->granted_tok += lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), NULL, now_ns);
+		tok = lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), NULL, now_ns, given, &call);
+	h->lessor->granted_tok += tok;
 }
 
 /* What `account` can be given without a look at the others, if that is all it can be given. */
-static bool serve_alone(struct lg_home *h, struct lg_holder *account, uint64_t now_ns)
+static bool serve_alone(struct lg_home *h, struct lg_holder *account, uint64_t now_ns, const struct lg_home_effects *fx)
 {
 	uint64_t unmet_tok = lg_holder_unmet_tok(account);
 
-	if (!lg_ledger_serves_alone(&h->ledger, account, pool_tok(h, now_ns)))
+	if (!lg_ledger_serves_alone(&h->ledger, h->lessor, account, pool_tok(h, now_ns)))
 		return false;
 	if (unmet_tok && is_window(h)) {
 		if (h->ledger.n <= LG_LEDGER_FEW)
@@ -432,13 +514,14 @@ static bool serve_alone(struct lg_home *h, struct lg_holder *account, uint64_t n
 	}
 	lg_ledger_give(&h->ledger, account, unmet_tok);
 	h->lessor->granted_tok += unmet_tok;
+	note(h, fx, LG_NOTE_GRANT, account, account->generation, unmet_tok);
 	return true;
 }
 
 static void serve(struct lg_home *h, struct lg_holder *account, uint64_t now_ns, const struct lg_home_effects *fx)
 {
-	if (!serve_alone(h, account, now_ns) && h->ledger.n <= LG_LEDGER_FEW)
-		divide(h, now_ns);
+	if (!serve_alone(h, account, now_ns, fx) && h->ledger.n <= LG_LEDGER_FEW)
+		divide(h, now_ns, fx);
 	answer(h, account, fx);
 	if (h->ledger.n <= LG_LEDGER_FEW)
 		lg_ledger_tell(&h->ledger, h->ledger.n, tell, &(struct home_call){ h, now_ns, fx });
@@ -485,19 +568,30 @@ static int open_account(struct lg_home *h, uint32_t holder, uint32_t incarnation
 	return r;
 }
 
+/* The holder remembers to have spent that in an earlier life's time. */
+static void remember(struct lg_home *h, struct lg_holder *holder, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
+{
+	struct home_part *part = part_of(h, holder);
+
+	recall(h, tok, spent_ns, now_ns);
+	if (part->used.v)
+		lg_slots_add(&part->used, spent_ns, tok, now_ns);
+}
+
 /* The first message of a holder in this life. While recovering, one that may hold a lease of the old life goes on with it. */
 static void welcome(struct lg_home *h, struct lg_holder *holder, const struct lg_ask *ask, uint64_t now_ns)
 {
 	const struct lg_succession *old = h->lessor->succession;
 
-	if (!is_recovering(h) || !lg_succession_is_listed(old, holder->index) || lg_succession_is_synced(old, holder->index))
+	if (!is_recovering(h) || h->more->changing || !lg_succession_is_listed(old, holder->index) ||
+	    lg_succession_is_synced(old, holder->index))
 		return;
 	if (ask->kind != LG_LEASE_LIMIT)
 		lg_ledger_adopt(&h->ledger, holder, ask);
 	h->more->unknown_tok = lg_sub_floor(h->more->unknown_tok, holder->outstanding_tok);
 	if (is_window(h))
 		for (size_t i = 0; i < ask->n_history; i++)
-			book(h, holder, ask->history[i].tok, lg_age_end_ns(ask->history[i].age_ms, now_ns), now_ns);
+			remember(h, holder, ask->history[i].tok, lg_age_end_ns(ask->history[i].age_ms, now_ns), now_ns);
 }
 
 static void refuse(struct lg_home *h, uint32_t holder, const struct lg_ask *ask, const struct lg_home_effects *fx)
@@ -505,6 +599,23 @@ static void refuse(struct lg_home *h, uint32_t holder, const struct lg_ask *ask,
 	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = h->lessor->epoch, .status = LG_GRANT_OVERLOADED };
 
 	fx->grant(fx->arg, holder, &grant);
+	if (fx->note)
+		fx->note(fx->arg, &(struct lg_note){ .kind = LG_NOTE_REFUSE, .holder = holder, .epoch = grant.epoch,
+						     .generation = ask->generation, .status = grant.status });
+}
+
+/* What a message changed goes to the books. */
+static void book_news(struct lg_home *h, struct lg_holder *account, const struct lg_news *news, uint64_t now_ns,
+		      const struct lg_home_effects *fx)
+{
+	h->lessor->lapsed_tok += news->lapsed_tok;
+	if (news->lapsed_tok)
+		book(h, account, news->lapsed_tok, now_ns, now_ns);
+	for (size_t i = 0; i < news->n_parts; i++)
+		book(h, account, news->parts[i].tok, lg_age_end_ns(news->parts[i].age_ms, now_ns), now_ns);
+	note(h, fx, LG_NOTE_LAPSE, account, news->lapsed_generation, news->lapsed_tok);
+	note(h, fx, LG_NOTE_REPORT, account, account->generation, news->spent_tok);
+	note(h, fx, LG_NOTE_RETURN, account, account->generation, news->returned_tok);
 }
 
 void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
@@ -521,7 +632,7 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const
 		lg_limits_ask(limits_of(h), holder, incarnation, ask, now_ns, fx);
 		return;
 	}
-	advance(h, now_ns);
+	advance(h, now_ns, fx);
 	r = open_account(h, holder, incarnation, ask->generation, &account);
 	if (r < 0) {
 		refuse(h, holder, ask, fx);
@@ -531,14 +642,48 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const
 		welcome(h, account, ask, now_ns);
 	if (lg_ledger_ask(&h->ledger, account, incarnation, ask, now_ns, &news) == LG_LEDGER_STALE)
 		return;
-	if (news.lapsed_tok)
-		lapsed(&(struct home_call){ .h = h, .now_ns = now_ns }, account, news.lapsed_tok);
-	for (size_t i = 0; i < news.n_parts; i++)
-		book(h, account, news.parts[i].tok, lg_age_end_ns(news.parts[i].age_ms, now_ns), now_ns);
+	book_news(h, account, &news, now_ns, fx);
 	settle(h, now_ns);
 	see_demand(h, account, now_ns);
 	lg_ledger_prolong(&h->ledger, account, t->ttl_ns, t->grace_ns);
 	serve(h, account, now_ns, fx);
+}
+
+/* The part of a holder in a limit that was cut: as much less as the limit. */
+static void tell_cut(struct lg_home *h, struct lg_holder *holder, const struct lg_terms *terms, const struct lg_home_effects *fx)
+{
+	uint64_t cap_tok = lg_mul_div(holder->outstanding_tok, terms->budget_tok, h->lessor->terms->budget_tok);
+
+	/* 0 would say that there is none. */
+	answer_within(h, holder, lg_max_u64(lg_min_u64(cap_tok, terms->max_outstanding_tok), 1), fx);
+}
+
+/* Windows of another length begin: what is out may be spent in any of them, until the last such lease is over. */
+static void change_windows(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns)
+{
+	const struct lg_terms *old = h->lessor->terms;
+	uint64_t over_ns = now_ns + old->ttl_ns + old->grace_ns;
+
+	if (!is_fixed(h) || old->per_ns == terms->per_ns || !h->ledger.outstanding_tok)
+		return;
+	h->more->recovering = h->more->changing = true;
+	h->more->settle_ns = lg_window_end_ns(terms, h->lessor->origin_ns, over_ns);
+}
+
+void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns, const struct lg_home_effects *fx)
+{
+	if (limits_of(h)) {
+		lg_limits_terms(limits_of(h), terms, now_ns);
+		return;
+	}
+	advance(h, now_ns, fx);
+	change_windows(h, terms, now_ns);
+	for (uint32_t i = 0; i < h->ledger.n && terms->budget_tok < h->lessor->terms->budget_tok; i++)
+		if (h->ledger.v[i].outstanding_tok)
+			tell_cut(h, &h->ledger.v[i], terms, fx);
+	lg_budget_change(&h->budget, h->lessor->terms, terms, h->lessor->origin_ns, now_ns);
+	for (uint32_t i = 0; i < h->ledger.n && is_window(h); i++)
+		lg_slots_reshape(&h->more->parts[i].used, terms->per_ns, terms->slot_ns, USED_SLOTS, now_ns);
 }
 
 uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx)
@@ -547,17 +692,20 @@ uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_e
 
 	if (limits_of(h))
 		return lg_limits_tick(limits_of(h), now_ns, fx);
-	advance(h, now_ns);
-	divide(h, now_ns);
+	advance(h, now_ns, fx);
+	divide(h, now_ns, fx);
 	lg_ledger_tell(&h->ledger, lg_ledger_tell_max(&h->ledger, tick_ns), tell, &(struct home_call){ h, now_ns, fx });
-	return h->ledger.n_short || h->ledger.untold || is_recovering(h) ? now_ns + tick_ns : h->ledger.end_ns;
+	if (h->ledger.n_short || h->ledger.untold || is_recovering(h))
+		return now_ns + tick_ns;
+	/* Whoever wants something is served out of the next window as it begins. */
+	return is_fixed(h) && h->ledger.want_tok ? lg_min_u64(h->ledger.end_ns, window_end_ns(h)) : h->ledger.end_ns;
 }
 
 bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns)
 {
 	if (limits_of(h))
 		return lg_limits_is_idle(limits_of(h), now_ns);
-	advance(h, now_ns);
+	settle(h, now_ns);
 	return !is_recovering(h) && !h->ledger.outstanding_tok && !h->ledger.want_tok && !consumed_tok(h, now_ns);
 }
 
@@ -567,13 +715,14 @@ void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 		lg_limits_view(limits_of(h), now_ns, ret);
 		return;
 	}
-	advance(h, now_ns);
+	settle(h, now_ns);
 	*ret = (struct lg_home_view){
 		.budget_tok = h->lessor->terms->budget_tok,
 		.pool_tok = pool_tok(h, now_ns),
 		.outstanding_tok = h->ledger.outstanding_tok,
 		.consumed_tok = consumed_tok(h, now_ns),
 		.unknown_tok = unknown_tok(h, now_ns),
+		.window_end_ns = is_fixed(h) ? window_end_ns(h) : 0,
 		.n_holders = h->ledger.n,
 	};
 }

@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
  * One key at its home: mints the budget by the rule and leases it to regions, so that consumption known + outstanding + unknown <= budget
- * at every moment (token bucket), or <= limit in every trailing window (sliding window). See lease/home.c for the proof.
+ * at every moment (token bucket), or <= limit in every trailing window (sliding window), or in each window (fixed). See lease/home.c for
+ * the proof.
  */
 #pragma once
 
 #include "base/mem.h"
 #include "lease/lessor.h"
 #include "lease/msg.h"
+#include "lease/note.h"
 
 struct lg_home;
 
 struct lg_home_effects {
 	void *arg;
 	void (*grant)(void *arg, uint32_t holder, const struct lg_grant *grant);
+	void (*note)(void *arg, const struct lg_note *note);	/* what changes on the books; NULL: nobody keeps them */
 };
 
 /* The lessor is the rule's. With a succession the key starts with an empty pool and everything unknown. */
 int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home);
 struct lg_home *lg_home_free(struct lg_home *home);
 LG_CLEANUP(struct lg_home, lg_home_free)
-/* A changed limit, before the lessor's terms are set: what was spent carries over, holders' leases shrink as they are spent. */
-void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns);
+/* A changed limit, before the lessor's terms are set: what was spent stays spent. Of a limit that was cut each holder is told at once to
+ * give back what it holds beyond its part. */
+void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now_ns, const struct lg_home_effects *fx);
+/* Fixed windows, of a new life, before anything else: the earlier one had durably reserved tok tokens of the window that ends at
+ * window_end_ns before it lent them. What it had not reserved may be lent at once. */
+void lg_home_reserved(struct lg_home *h, uint64_t window_end_ns, uint64_t tok, uint64_t now_ns);
 
 void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
 		 const struct lg_home_effects *fx);
@@ -36,6 +43,7 @@ struct lg_home_view {
 	uint64_t outstanding_tok;	/* at holders */
 	uint64_t consumed_tok;		/* token bucket: not yet refilled; window: booked in the trailing window */
 	uint64_t unknown_tok;		/* of an earlier life */
+	uint64_t window_end_ns;		/* fixed windows: of this one */
 	uint32_t n_holders;
 };
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret);

@@ -212,6 +212,7 @@ static bool is_new_life(const struct lg_holder *h, const struct lg_ask *ask)
 
 static void lease_of(struct lg_holder *h, uint32_t incarnation, const struct lg_ask *ask, struct lg_news *news)
 {
+	news->lapsed_generation = h->generation;
 	if (incarnation != h->incarnation || is_new_life(h, ask))
 		h->slot = 0;
 	if (incarnation != h->incarnation) {
@@ -350,35 +351,85 @@ static uint64_t level_tok(const struct division *d, uint64_t free_tok, uint64_t 
 	return each_tok;
 }
 
-uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns)
+/* Who is served first: who asks for most, or still the one before if that is not twice as much. NULL: nobody can be. */
+static struct lg_holder *owner_of(struct lg_ledger *l, const struct division *d)
 {
-	struct division d = { .l = l, .most_tok = most_tok, .after_ns = now_ns + lessor->terms->grace_ns };
-	uint64_t level, rest_tok, given_tok = 0;
+	struct lg_holder *most = NULL, *old = NULL;
+
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct lg_holder *h = &l->v[i];
+
+		if (h->owner)
+			old = h;
+		if (h->demand_mtps > 0 && d->after_ns < lg_holder_expires_ns(h) && (!most || h->demand_mtps > most->demand_mtps))
+			most = h;
+	}
+	if (!most)
+		return NULL;
+	if (old && old->demand_mtps > 0 && d->after_ns < lg_holder_expires_ns(old) && most->demand_mtps < 2 * old->demand_mtps)
+		return old;
+	if (old)
+		old->owner = 0;
+	most->owner = 1;
+	return most;
+}
+
+struct giving {
+	void (*given)(void *arg, struct lg_holder *h, uint64_t tok);
+	void *arg;
+	uint64_t tok;		/* all together */
+};
+
+static void give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok, struct giving *g)
+{
+	if (!tok)
+		return;
+	lg_ledger_give(l, h, tok);
+	g->tok += tok;
+	if (g->given)
+		g->given(g->arg, h, tok);
+}
+
+static void give_level(struct lg_ledger *l, struct lg_lessor *lessor, const struct division *d, uint64_t free_tok, struct giving *g)
+{
+	uint64_t rest_tok, level = level_tok(d, free_tok, &rest_tok);
 	uint32_t start = 0;
 
-	if (!free_tok || !l->n_short)
-		return 0;
-	level = level_tok(&d, free_tok, &rest_tok);
 	if (level != UINT64_MAX && rest_tok)
 		start = (uint32_t)(lg_rand_next(&lessor->rand) % l->n);
 	for (uint32_t k = 0, i = start; k < l->n; k++, i = i + 1 < l->n ? i + 1 : 0) {
-		uint64_t room = room_tok(&d, i), tok = lg_min_u64(room, level);
+		uint64_t room = room_tok(d, i), tok = lg_min_u64(room, level);
 
 		if (room > level && rest_tok) {
 			tok++;
 			rest_tok--;
 		}
-		given_tok += tok;
-		lg_ledger_give(l, &l->v[i], tok);
+		give(l, &l->v[i], tok, g);
 	}
-	return given_tok;
 }
 
-bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_holder *h, uint64_t free_tok)
+uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns,
+			  void (*given)(void *arg, struct lg_holder *h, uint64_t tok), void *arg)
+{
+	struct division d = { .l = l, .most_tok = most_tok, .after_ns = now_ns + lessor->terms->grace_ns };
+	struct giving g = { .given = given, .arg = arg };
+	struct lg_holder *owner;
+
+	if (!free_tok || !l->n_short)
+		return 0;
+	owner = lessor->terms->owner ? owner_of(l, &d) : NULL;
+	if (owner)
+		give(l, owner, lg_min_u64(free_tok, room_tok(&d, (uint32_t)(owner - l->v))), &g);
+	if (free_tok > g.tok && l->n_short)
+		give_level(l, lessor, &d, free_tok - g.tok, &g);
+	return g.tok;
+}
+
+bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_lessor *lessor, const struct lg_holder *h, uint64_t free_tok)
 {
 	uint64_t unmet_tok = lg_holder_unmet_tok(h);
 
-	if (l->n <= LG_LEDGER_FEW)
+	if (l->n <= LG_LEDGER_FEW || lessor->terms->owner)
 		return l->n_short == (unmet_tok > 0) && unmet_tok <= free_tok;
 	return unmet_tok * l->n_short <= free_tok;
 }
@@ -453,6 +504,23 @@ bool lg_ledger_knows_all(const struct lg_ledger *l, const struct lg_succession *
 	for (uint32_t i = 0; i < l->n && n_told < missing; i++)
 		n_told += lg_succession_is_listed(s, l->v[i].index) && !lg_succession_is_synced(s, l->v[i].index);
 	return n_told == missing;
+}
+
+struct lg_note lg_ledger_note(enum lg_note_kind kind, const struct lg_lessor *lessor, const struct lg_holder *h, uint32_t generation,
+			      uint64_t tok)
+{
+	bool goes_on = generation == h->generation;
+
+	return (struct lg_note){
+		.kind = kind,
+		.holder = h->index,
+		.epoch = lessor->epoch,
+		.generation = generation,
+		.tok = tok,
+		.outstanding_tok = goes_on ? h->outstanding_tok : 0,
+		.spent_tok = goes_on ? h->spent_tok : 0,
+		.status = LG_GRANT_OK,
+	};
 }
 
 bool lg_ask_is_sane(const struct lg_ask *ask)

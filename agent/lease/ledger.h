@@ -17,6 +17,7 @@
 
 #include "lease/lessor.h"
 #include "lease/msg.h"
+#include "lease/note.h"
 #include "lease/slots.h"
 #include "lease/succession.h"
 
@@ -28,7 +29,8 @@ struct lg_holder {
 	uint64_t outstanding_tok : 41;	/* what it returned is granted - spent - outstanding */
 	uint64_t index : 13;		/* the role's */
 	uint64_t untold : 1;		/* was given tokens that no grant has told yet */
-	uint64_t _unused : 9;
+	uint64_t owner : 1;		/* of a small limit: is served first */
+	uint64_t _unused : 8;
 	uint64_t seq;			/* last message processed. A message whose life is later is of another memory of the key */
 	uint64_t granted_tok;		/* totals of the generation */
 	uint64_t spent_tok;
@@ -72,6 +74,7 @@ void lg_ledger_adopt(struct lg_ledger *l, struct lg_holder *h, const struct lg_a
 /* What a message changed, to be booked by the caller. */
 struct lg_news {
 	uint64_t lapsed_tok;	/* of a lease that ended with this message: spent now */
+	uint32_t lapsed_generation;
 	uint64_t spent_tok;	/* sum of the parts */
 	uint64_t returned_tok;
 	size_t n_parts;
@@ -98,11 +101,15 @@ void lg_ledger_expire(struct lg_ledger *l, uint64_t now_ns, void (*lapsed)(void 
 
 /* Max-min fair: nobody gets more than it wants, nobody less than another who wants more; the last few tokens go round from a random
  * start. Only to holders whose lease goes on. most_tok, one for each account in their order or NULL: may hold no more than this,
- * whatever it wants. Who gets something is untold. Returns what was given. */
-uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns);
+ * whatever it wants. Who gets something is untold. Returns what was given.
+ *
+ * Under terms with an owner, whoever asks for most is served first, whole, and stays the owner until another asks for twice as much:
+ * a few tokens split among many are of no use to anybody. */
+uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns,
+			  void (*given)(void *arg, struct lg_holder *h, uint64_t tok), void *arg);
 /* Whether h can be served out of free_tok without a look at the other accounts: of a few, when nobody else is short; of many, when a
  * division would give it all it wants too. (What the others would get waits for the tick.) */
-bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_holder *h, uint64_t free_tok);
+bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_lessor *lessor, const struct lg_holder *h, uint64_t free_tok);
 
 /* tok tokens, which the caller has, go to h, who is untold then. */
 void lg_ledger_give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok);
@@ -140,6 +147,10 @@ static inline uint64_t lg_holder_expires_ns(const struct lg_holder *h)
 
 /* Every holder that may have a lease of an earlier life has told of it: this key's by a message, the others by having told all. */
 bool lg_ledger_knows_all(const struct lg_ledger *l, const struct lg_succession *s);
+
+/* What has just changed on h's account, of the lease of that generation. */
+struct lg_note lg_ledger_note(enum lg_note_kind kind, const struct lg_lessor *lessor, const struct lg_holder *h, uint32_t generation,
+			      uint64_t tok);
 
 /* Messages out of all bounds are not processed. */
 bool lg_ask_is_sane(const struct lg_ask *ask);

@@ -179,13 +179,24 @@ struct region_call {
 	const struct lg_region_effects *fx;
 };
 
+static void note(const struct lg_region *r, const struct lg_region_effects *fx, enum lg_note_kind kind, const struct lg_holder *holder,
+		 uint32_t generation, uint64_t tok)
+{
+	struct lg_note n;
+
+	if (!fx->note || !tok)
+		return;
+	n = lg_ledger_note(kind, r->lessor, holder, generation, tok);
+	fx->note(fx->arg, &n);
+}
+
 static void lapsed(void *arg, struct lg_holder *holder, uint64_t tok)
 {
 	struct region_call *call = arg;
 
-	(void)holder;
 	call->r->lessor->lapsed_tok += tok;
 	book(call->r, tok, call->now_ns, call->now_ns);
+	note(call->r, call->fx, LG_NOTE_LAPSE, holder, holder->generation - 1, tok);
 }
 
 /* What a host spent before until_ns is anybody's guess. */
@@ -216,10 +227,10 @@ static void learn(struct lg_region *r, uint64_t now_ns)
 }
 
 /* What each message and each tick begins with. */
-static void advance(struct lg_region *r, uint64_t now_ns)
+static void advance(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
 	learn(r, now_ns);
-	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct region_call){ .r = r, .now_ns = now_ns });
+	lg_ledger_expire(&r->ledger, now_ns, lapsed, &(struct region_call){ r, now_ns, fx });
 	if (now_ns < r->expires_ns)
 		return;
 	if (r->limit)
@@ -380,7 +391,7 @@ bool lg_region_up(struct lg_region *r, uint64_t now_ns, const struct lg_region_e
 	if (!r->holding->upstream->up)
 		return false;
 	lg_asker_up(&r->asker, r->holding->upstream);
-	advance(r, now_ns);
+	advance(r, now_ns, fx);
 	r->owes_hello = r->learning;
 	if (r->learning)
 		return false;
@@ -394,14 +405,19 @@ static uint64_t host_ttl_ns(const struct lg_region *r, const struct lg_holder *h
 	return lg_min_u64(r->lessor->terms->ttl_ns, lg_sub_floor(r->expires_ns, holder->asked_ns));
 }
 
+static void fill_grant(struct lg_region *r, struct lg_holder *holder, struct lg_grant *ret_grant)
+{
+	lg_ledger_grant(&r->ledger, r->lessor, holder, host_ttl_ns(r, holder), ret_grant);
+	ret_grant->cap_tok = r->limit ? r->limit->limit_tok : r->cap_tok;
+	if (r->learning)
+		ret_grant->status = LG_GRANT_RECOVERING;
+}
+
 static void answer(struct lg_region *r, struct lg_holder *holder, const struct lg_region_effects *fx)
 {
 	struct lg_grant grant;
 
-	lg_ledger_grant(&r->ledger, r->lessor, holder, host_ttl_ns(r, holder), &grant);
-	grant.cap_tok = r->limit ? r->limit->limit_tok : r->cap_tok;
-	if (r->learning)
-		grant.status = LG_GRANT_RECOVERING;
+	fill_grant(r, holder, &grant);
 	fx->grant(fx->arg, holder->index, &grant);
 }
 
@@ -410,6 +426,13 @@ static void tell(void *arg, struct lg_holder *holder)
 	struct region_call *call = arg;
 
 	answer(call->r, holder, call->fx);
+}
+
+static void given(void *arg, struct lg_holder *holder, uint64_t tok)
+{
+	struct region_call *call = arg;
+
+	note(call->r, call->fx, LG_NOTE_GRANT, holder, holder->generation, tok);
 }
 
 /* The height of water that fills vessels as high as the wants with tok tokens, and a token more for the odd ones. */
@@ -434,23 +457,27 @@ static uint64_t level_tok(const struct lg_ledger *l, uint64_t tok)
 
 /* What a limit mints is lent as soon as it is there, so little that whoever has one token more than another lets it lie: here it is the
  * stock of the hosts that is kept even, not what they are given. */
-static uint64_t divide_evenly(struct lg_region *r, uint64_t now_ns)
+static uint64_t divide_evenly(struct lg_region *r, uint64_t now_ns, struct region_call *call)
 {
 	uint64_t most_tok[LG_LEDGER_FEW], free_tok = lendable_tok(r, now_ns);
 	uint64_t level = level_tok(&r->ledger, free_tok + r->ledger.outstanding_tok);
 
 	for (uint32_t i = 0; i < r->ledger.n; i++)
 		most_tok[i] = level;
-	return lg_ledger_divide(&r->ledger, r->lessor, free_tok, most_tok, now_ns);
+	return lg_ledger_divide(&r->ledger, r->lessor, free_tok, most_tok, now_ns, given, call);
 }
 
 /* Lends what can be lent. */
-static void divide(struct lg_region *r, uint64_t now_ns)
+static void divide(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
+	struct region_call call = { r, now_ns, fx };
+	uint64_t tok;
+
 	if (r->limit && r->ledger.n_short && r->ledger.n <= LG_LEDGER_FEW)
-		r->lessor->granted_tok += divide_evenly(r, now_ns);
+		tok = divide_evenly(r, now_ns, &call);
 	else
-		r->lessor->granted_tok += lg_ledger_divide(&r->ledger, r->lessor, lendable_tok(r, now_ns), NULL, now_ns);
+		tok = lg_ledger_divide(&r->ledger, r->lessor, lendable_tok(r, now_ns), NULL, now_ns, given, &call);
+	r->lessor->granted_tok += tok;
 	if (r->ledger.n_short)
 		r->active_ns = now_ns;
 }
@@ -467,14 +494,39 @@ static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns
 	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
 
 	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->lessor->terms->grace_ns);
-	if (!(r->limit && r->ledger.n <= LG_LEDGER_FEW) && lg_ledger_serves_alone(&r->ledger, holder, lendable_tok(r, now_ns))) {
+	if (!(r->limit && r->ledger.n <= LG_LEDGER_FEW) &&
+	    lg_ledger_serves_alone(&r->ledger, r->lessor, holder, lendable_tok(r, now_ns))) {
 		lg_ledger_give(&r->ledger, holder, unmet_tok);
 		r->lessor->granted_tok += unmet_tok;
+		note(r, fx, LG_NOTE_GRANT, holder, holder->generation, unmet_tok);
 	} else if (r->ledger.n <= LG_LEDGER_FEW) {
-		divide(r, now_ns);
+		divide(r, now_ns, fx);
 	}
 	answer(r, holder, fx);
 	tell_few(r, now_ns, fx);
+}
+
+static void refuse(const struct lg_region *r, uint32_t holder, const struct lg_ask *ask, const struct lg_region_effects *fx)
+{
+	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = r->lessor->epoch, .status = LG_GRANT_OVERLOADED };
+
+	fx->grant(fx->arg, holder, &grant);
+	if (fx->note)
+		fx->note(fx->arg, &(struct lg_note){ .kind = LG_NOTE_REFUSE, .holder = holder, .epoch = grant.epoch,
+						     .generation = ask->generation, .status = grant.status });
+}
+
+/* What a message changed goes to the books. */
+static void book_news(struct lg_region *r, const struct lg_holder *account, const struct lg_news *news, uint64_t now_ns,
+		      const struct lg_region_effects *fx)
+{
+	r->lessor->lapsed_tok += news->lapsed_tok;
+	book(r, news->lapsed_tok, now_ns, now_ns);
+	for (size_t i = 0; i < news->n_parts; i++)
+		book(r, news->parts[i].tok, lg_age_end_ns(news->parts[i].age_ms, now_ns), now_ns);
+	note(r, fx, LG_NOTE_LAPSE, account, news->lapsed_generation, news->lapsed_tok);
+	note(r, fx, LG_NOTE_REPORT, account, account->generation, news->spent_tok);
+	note(r, fx, LG_NOTE_RETURN, account, account->generation, news->returned_tok);
 }
 
 void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
@@ -486,12 +538,10 @@ void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, c
 
 	if (ask->epoch != r->lessor->epoch || !lg_ask_is_sane(ask))
 		return;
-	advance(r, now_ns);
+	advance(r, now_ns, fx);
 	is_new = lg_ledger_open(&r->ledger, holder, incarnation, ask->generation, &account);
 	if (is_new < 0) {
-		struct lg_grant grant = { .ack_seq = ask->seq, .epoch = r->lessor->epoch, .status = LG_GRANT_OVERLOADED };
-
-		fx->grant(fx->arg, holder, &grant);
+		refuse(r, holder, ask, fx);
 		return;
 	}
 	if (is_new && r->has_history)
@@ -500,9 +550,7 @@ void lg_region_ask(struct lg_region *r, uint32_t holder, uint32_t incarnation, c
 	if (lg_ledger_ask(&r->ledger, account, incarnation, ask, now_ns, &news) == LG_LEDGER_STALE)
 		return;
 	see_peak(r, ask->peak_tok, now_ns);
-	book(r, news.lapsed_tok, now_ns, now_ns);
-	for (size_t i = 0; i < news.n_parts; i++)
-		book(r, news.parts[i].tok, lg_age_end_ns(news.parts[i].age_ms, now_ns), now_ns);
+	book_news(r, account, &news, now_ns, fx);
 	learn(r, now_ns);
 	serve(r, account, now_ns, fx);
 	ask_home(r, now_ns, fx);
@@ -527,6 +575,7 @@ static void start_generation(struct lg_region *r, uint32_t generation, uint64_t 
 		tok = lg_ledger_void(&r->ledger, holder);
 		if (r->has_history)
 			lg_slots_add(&r->history, now_ns, tok, now_ns);
+		note(r, fx, LG_NOTE_LAPSE, holder, holder->generation - 1, tok);
 		answer(r, holder, fx);
 	}
 }
@@ -547,6 +596,29 @@ static int set_kind(struct lg_region *r, enum lg_lease_kind kind, uint64_t now_n
 	free(r->limit);
 	r->limit = NULL;
 	return -ENOMEM;
+}
+
+/* The home has told us to hold no more than cap_tok: the pool goes back first, then each host gives back its part of what is still above. */
+static void cut(struct lg_region *r, const struct lg_region_effects *fx)
+{
+	uint64_t pool = pool_tok(r), own = pool + r->ledger.outstanding_tok, out_tok = r->ledger.outstanding_tok;
+	struct lg_grant grant;
+
+	if (r->limit || !r->cap_tok || own <= r->cap_tok)
+		return;
+	if (pool) {
+		r->returned_tok += lg_min_u64(pool, own - r->cap_tok);
+		r->asker.flush = true;
+	}
+	for (uint32_t i = 0; i < r->ledger.n && out_tok > r->cap_tok; i++) {
+		struct lg_holder *holder = &r->ledger.v[i];
+
+		if (!holder->outstanding_tok)
+			continue;
+		fill_grant(r, holder, &grant);
+		grant.cap_tok = lg_max_u64(lg_mul_div(holder->outstanding_tok, r->cap_tok, out_tok), 1);
+		fx->grant(fx->arg, holder->index, &grant);
+	}
 }
 
 /* Our lease runs on, and so may those of hosts that wait: they need not ask again to be pushed tokens. */
@@ -572,7 +644,7 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 		return;
 	if (grant->generation < r->generation)
 		return;
-	advance(r, now_ns);
+	advance(r, now_ns, fx);
 	if (grant->generation > r->generation) {
 		if (set_kind(r, grant->kind, now_ns) < 0)
 			return;	/* as if it had been lost: told again */
@@ -588,8 +660,9 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	r->granted_tok = lg_max_u64(r->granted_tok, grant->granted_tok);
 	if (sent_ns)
 		prolong(r, sent_ns + lg_mul_div(grant->ttl_ms, MS, 1));
+	cut(r, fx);
 	if (r->ledger.n <= LG_LEDGER_FEW)
-		divide(r, now_ns);
+		divide(r, now_ns, fx);
 	tell_few(r, now_ns, fx);
 }
 
@@ -650,12 +723,12 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 {
 	if (r->holding->upstream->up && lg_asker_is_behind(&r->asker, r->holding->upstream))
 		lg_region_up(r, now_ns, fx);
-	advance(r, now_ns);
+	advance(r, now_ns, fx);
 	if (r->limit)
 		give_limit_back(r, now_ns);
 	else
 		give_back(r, now_ns);
-	divide(r, now_ns);
+	divide(r, now_ns, fx);
 	lg_ledger_tell(&r->ledger, lg_ledger_tell_max(&r->ledger, r->lessor->terms->region_tick_ns), tell,
 		       &(struct region_call){ r, now_ns, fx });
 	return next_ns(r, ask_home(r, now_ns, fx), now_ns);
@@ -663,7 +736,7 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 
 void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx)
 {
-	advance(r, now_ns);
+	advance(r, now_ns, fx);
 	if (r->limit)
 		lg_sublimit_give_back(r->limit, r->lessor->terms, r->ledger.outstanding_tok, r->ledger.outstanding_tok, now_ns);
 	else

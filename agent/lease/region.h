@@ -9,6 +9,7 @@
 #include "lease/holding.h"
 #include "lease/lessor.h"
 #include "lease/msg.h"
+#include "lease/note.h"
 
 struct lg_region;
 
@@ -16,6 +17,7 @@ struct lg_region_effects {
 	void *arg;
 	void (*ask)(void *arg, const struct lg_ask *ask);			/* to the home */
 	void (*grant)(void *arg, uint32_t holder, const struct lg_grant *grant); /* to a host */
+	void (*note)(void *arg, const struct lg_note *note);	/* what changes on the hosts' accounts; NULL: nobody keeps them */
 };
 
 /* The lessor is the rule's towards the hosts, its succession those that an earlier life had leased to; the holding is the rule's towards

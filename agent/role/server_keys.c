@@ -153,14 +153,29 @@ static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *gra
 		peer_grant(k->server, to, &k->key, grant);
 }
 
+static void fx_region_note(void *arg, const struct lg_note *note)
+{
+	struct lg_server_region_key *k = arg;
+
+	lg_server_note(k->server, LG_TIER_REGION, &k->key, note);
+}
+
+static void fx_home_note(void *arg, const struct lg_note *note)
+{
+	struct lg_server_home_key *k = arg;
+
+	lg_server_note(k->server, LG_TIER_HOME, &k->key, note);
+}
+
 static struct lg_region_effects region_fx(struct lg_server_region_key *k)
 {
-	return (struct lg_region_effects){ .arg = k, .ask = fx_region_ask, .grant = fx_region_grant };
+	return (struct lg_region_effects){ .arg = k, .ask = fx_region_ask, .grant = fx_region_grant,
+					   .note = k->server->journal ? fx_region_note : NULL };
 }
 
 static struct lg_home_effects home_fx(struct lg_server_home_key *k)
 {
-	return (struct lg_home_effects){ .arg = k, .grant = fx_home_grant };
+	return (struct lg_home_effects){ .arg = k, .grant = fx_home_grant, .note = k->server->journal ? fx_home_note : NULL };
 }
 
 /* ---- keys come and go ---- */
@@ -579,12 +594,13 @@ static int home_key_changed(void *arg, const void *key, void *value)
 	struct lg_server_home_key *k = value;
 	struct changing *c = arg;
 	uint32_t slot = k->key.rule_id - 1;
+	struct lg_home_effects fx = home_fx(k);
 
 	if (c->replaced[slot]) {
 		lg_table_del(c->s->home_keys, key);
 		home_key_free(k);
 	} else if (c->changed[slot]) {
-		lg_home_terms(k->home, c->s->rules[slot].next_terms, c->now_ns);
+		lg_home_terms(k->home, c->s->rules[slot].next_terms, c->now_ns, &fx);
 	}
 	return 0;
 }

@@ -85,6 +85,7 @@ void sim_home_lives(struct node_home *n)
 		.succession = n->succession,
 		.epoch = n->epoch,
 		.rand = lg_rand_next(&n->sim->rand),
+		.origin_ns = n->sim->c.origin_ns,
 	};
 	n->granted_tok = 0;
 }

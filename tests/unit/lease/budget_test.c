@@ -17,14 +17,14 @@ struct script {
 static void bucket_of(struct script *s, uint64_t limit_tok, uint64_t per_ns)
 {
 	s->t = terms_of(LG_TOKEN_BUCKET, limit_tok, per_ns, 1);
-	assert_int_equal(lg_budget_init(&s->b, &s->t, T0), 0);
+	assert_int_equal(lg_budget_init(&s->b, &s->t, 0, T0), 0);
 }
 
 static void window_of(struct script *s, uint64_t limit_tok, uint64_t per_ns, uint64_t slot_ns)
 {
 	s->t = terms_of(LG_SLIDING_WINDOW, limit_tok, per_ns, limit_tok);
 	s->t.slot_ns = slot_ns;
-	assert_int_equal(lg_budget_init(&s->b, &s->t, T0), 0);
+	assert_int_equal(lg_budget_init(&s->b, &s->t, 0, T0), 0);
 }
 
 static void book(struct script *s, uint64_t tok, uint64_t spent_ns, uint64_t now_ns)
@@ -202,7 +202,7 @@ static void change(struct script *s, uint64_t limit_tok, uint64_t per_ns, uint64
 	to.limit_tok = limit_tok;
 	to.per_ns = per_ns;
 	to.slot_ns = slot_ns;
-	lg_budget_change(&s->b, &s->t, &to, now_ns);
+	lg_budget_change(&s->b, &s->t, &to, 0, now_ns);
 	s->t = to;
 }
 

@@ -31,7 +31,8 @@ static void end(struct script *s)
 /* A rule changes: its keys are told, then the lessor. */
 static void change(struct script *s, const struct lg_terms *terms, uint64_t at_ms)
 {
-	lg_home_terms(s->home, terms, T0 + at_ms * MS);
+	s->out.n = 0;
+	lg_home_terms(s->home, terms, T0 + at_ms * MS, &s->fx);
 	s->terms = *terms;
 }
 
@@ -182,7 +183,9 @@ TEST(a_lease_ends_with_the_last_message_and_not_with_the_last_push)
 	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 10);
 	assert_int_equal(last_grant(&s.out, 0)->ack_seq, 1);
 	assert_int_equal(last_grant(&s.out, 0)->ttl_ms, 10000);
+	tick(&s, 10999);
 	assert_int_equal(look(&s, 10999).outstanding_tok, 10);
+	tick(&s, 11000);
 	assert_int_equal(look(&s, 11000).outstanding_tok, 0);
 	end(&s);
 }
@@ -577,6 +580,367 @@ TEST(a_window_is_full_as_long_as_somebody_does_not_remember)
 	end(&s);
 }
 
+/* ---- fixed windows ---- */
+
+/* Windows of ten seconds, one of which ends at T0 + 4 s. */
+static void fixed(struct script *s, uint64_t limit_tok, const struct lg_succession *succession)
+{
+	*s = (struct script){ .terms = terms_of(LG_FIXED_WINDOW, limit_tok, 10 * S, limit_tok) };
+	s->fx = (struct lg_home_effects){ .arg = &s->out, .grant = note_grant };
+	s->lessor = lessor_of(&s->terms, 1);
+	s->lessor.origin_ns = T0 + 4 * S;
+	s->lessor.succession = succession;
+	assert_int_equal(lg_home_new(&s->lessor, T0, &s->home), 0);
+}
+
+TEST(a_fixed_window_lends_its_limit_once_and_what_comes_back_again)
+{
+	struct lg_ask ask = request_of(1, 100), report = report_of(2, 1, 100, 60, 30), other = request_of(1, 100);
+	struct script s;
+
+	fixed(&s, 100, NULL);
+	assert_int_equal(look(&s, 0).window_end_ns, T0 + 4 * S);
+	assert_int_equal(tell(&s, 0, &ask, 0)->granted_tok, 100);
+	tell(&s, 0, &report, 1000);
+	assert_int_equal(look(&s, 1000).consumed_tok, 60);
+	assert_int_equal(look(&s, 1000).outstanding_tok, 10);
+	assert_int_equal(tell(&s, 1, &other, 1000)->granted_tok, 30);
+	tick(&s, 3999);
+	assert_int_equal(s.out.n, 0);
+	end(&s);
+}
+
+TEST(a_fixed_window_begins_empty_with_new_generations_and_serves_who_waits)
+{
+	struct lg_ask ask = request_of(1, 100), other = request_of(1, 40), late = report_of(2, 1, 100, 100, 0);
+	struct lg_holder_view v;
+	struct script s;
+
+	fixed(&s, 100, NULL);
+	tell(&s, 0, &ask, 0);
+	tell(&s, 1, &other, 100);
+	tick(&s, 3999);
+	assert_int_equal(s.out.n, 0);
+	tick(&s, 4000);
+	assert_int_equal(last_grant(&s.out, 1)->granted_tok, 40);
+	assert_int_equal(last_grant(&s.out, 1)->generation, 1);		/* it was granted nothing in the old one */
+	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 60);
+	assert_int_equal(last_grant(&s.out, 0)->generation, 2);
+	assert_int_equal(look(&s, 4000).consumed_tok, 0);
+	assert_int_equal(look(&s, 4000).outstanding_tok, 100);
+	assert_int_equal(look(&s, 4000).window_end_ns, T0 + 14 * S);
+	/* what was spent in the old window counted there */
+	tell(&s, 0, &late, 4500);
+	assert_int_equal(look(&s, 4500).consumed_tok, 0);
+	assert_int_equal(lg_home_holder(s.home, 0, &v), 0);
+	assert_int_equal(v.granted_tok, 60);
+	/* windows that nobody looked at pass all the same */
+	tick(&s, 44000);
+	assert_int_equal(look(&s, 44000).window_end_ns, T0 + 54 * S);
+	assert_int_equal(look(&s, 44000).outstanding_tok, 0);
+	end(&s);
+}
+
+TEST(no_lease_runs_beyond_its_fixed_window)
+{
+	static const struct { uint64_t at_ms, ttl_ms; } rows[] = { { 0, 3992 }, { 3000, 998 }, { 3999, 0 }, { 4000, 9980 }, { 5000, 8982 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_ask ask = request_of(1, 10);
+		struct script s;
+
+		fixed(&s, 100, NULL);
+		assert_int_equal(tell(&s, 0, &ask, rows[i].at_ms)->ttl_ms, rows[i].ttl_ms);
+		end(&s);
+	}
+}
+
+TEST(a_home_of_a_fixed_window_wants_to_be_called_when_the_next_begins)
+{
+	struct lg_ask ask = request_of(1, 10);
+	struct script s;
+
+	fixed(&s, 100, NULL);
+	tell(&s, 0, &ask, 0);
+	assert_int_equal(lg_home_tick(s.home, T0, &s.fx), T0 + 4 * S);
+	end(&s);
+}
+
+TEST(a_successor_in_a_fixed_window_lends_when_all_have_told_what_they_spent_in_it)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *heir = heirs(2);
+	struct lg_ask a = report_of(50, 3, 500, 420, 0), b = report_of(60, 1, 0, 0, 0);
+	struct script s;
+
+	fixed(&s, 1000, heir);
+	a.n_history = 2;
+	a.history[0] = (struct lg_slot){ .id = 1, .age_ms = 6100, .tok = 300 };	/* at the moment the window began: not in it */
+	a.history[1] = (struct lg_slot){ .id = 2, .age_ms = 6099, .tok = 120 };
+	assert_int_equal(tell(&s, 0, &a, 100)->status, LG_GRANT_RECOVERING);
+	assert_int_equal(look(&s, 100).pool_tok, 0);
+	b.request = true;
+	b.want_tok = 1000;
+	assert_int_equal(tell(&s, 1, &b, 200)->granted_tok, 800);
+	assert_int_equal(look(&s, 200).consumed_tok, 120);
+	assert_int_equal(look(&s, 200).outstanding_tok, 880);
+	end(&s);
+}
+
+TEST(a_successor_in_a_fixed_window_waits_for_the_next_one_at_most)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *heir = heirs(2);
+	struct lg_ask ask = request_of(1, 1000);
+	struct script s;
+
+	fixed(&s, 1000, heir);
+	assert_int_equal(tell(&s, 0, &ask, 0)->granted_tok, 0);
+	tick(&s, 3999);
+	assert_int_equal(look(&s, 3999).pool_tok, 0);
+	tick(&s, 4000);
+	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 1000);
+	assert_int_equal(last_grant(&s.out, 0)->status, LG_GRANT_OK);
+	end(&s);
+}
+
+TEST(a_successor_lends_of_a_fixed_window_what_was_not_reserved)
+{
+	/* 430 were granted out of blocks of 50 */
+	static const struct { uint64_t window_end_ms, lent_tok; } rows[] = { { 4000, 550 }, { 14000, 550 }, { 3999, 1000 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		_cleanup_(lg_succession_free) struct lg_succession *heir = heirs(2);
+		struct lg_ask ask = request_of(1, 1000), old = report_of(9, 4, 300, 100, 0);
+		struct script s;
+
+		fixed(&s, 1000, heir);
+		lg_home_reserved(s.home, T0 + rows[i].window_end_ms * MS, 450, T0);
+		assert_int_equal(tell(&s, 0, &ask, 0)->granted_tok, rows[i].lent_tok);
+		assert_int_equal(last_grant(&s.out, 0)->status, LG_GRANT_OK);
+		/* what an old lease has is part of the reserve */
+		assert_int_equal(tell(&s, 1, &old, 100)->generation, 5);
+		assert_int_equal(look(&s, 100).pool_tok, 0);
+		tick(&s, 3999);
+		assert_int_equal(look(&s, 3999).outstanding_tok, rows[i].lent_tok);
+		end(&s);
+	}
+}
+
+TEST(fixed_windows_of_another_length_begin_when_no_old_lease_can_be_out)
+{
+	struct lg_terms t;
+	struct lg_ask ask = request_of(1, 60);
+	struct script s;
+
+	fixed(&s, 100, NULL);
+	t = s.terms;
+	t.per_ns = 1 * S;
+	tell(&s, 0, &ask, 0);
+	change(&s, &t, 500);
+	for (uint64_t ms = 500; ms < 12000; ms += 100) {
+		tick(&s, ms);
+		assert_int_equal(look(&s, ms).pool_tok, 0);
+	}
+	tick(&s, 12000);	/* ttl and grace after the change, and then the next */
+	assert_int_equal(look(&s, 12000).pool_tok, 100 - look(&s, 12000).outstanding_tok);
+	end(&s);
+}
+
+/* ---- what is noted ---- */
+
+struct notes {
+	struct grants out;
+	size_t n;
+	struct lg_note v[16];
+};
+
+static void keep_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
+{
+	note_grant(&((struct notes *)arg)->out, holder, grant);
+}
+
+static void keep_note(void *arg, const struct lg_note *note)
+{
+	struct notes *n = arg;
+
+	assert_true(n->n < 16);
+	n->v[n->n++] = *note;
+}
+
+TEST(each_change_of_the_books_is_noted)
+{
+	static const struct lg_note expected[] = {
+		{ LG_NOTE_GRANT, 7, 1, 1, 40, 40, 0, LG_GRANT_OK },	  { LG_NOTE_REPORT, 7, 1, 1, 25, 10, 25, LG_GRANT_OK },
+		{ LG_NOTE_RETURN, 7, 1, 1, 5, 10, 25, LG_GRANT_OK },	  { LG_NOTE_LAPSE, 7, 1, 1, 10, 0, 0, LG_GRANT_OK },
+		{ LG_NOTE_GRANT, 7, 1, 2, 3, 3, 0, LG_GRANT_OK },	  { LG_NOTE_LAPSE, 7, 1, 2, 3, 0, 0, LG_GRANT_OK },
+		{ LG_NOTE_REFUSE, LG_HOLDERS_MAX, 1, 0, 0, 0, 0, LG_GRANT_OVERLOADED },
+	};
+	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 1, 3600 * S, 100);
+	struct lg_ask ask = request_of(1, 40), report = report_of(2, 1, 40, 25, 5), again = request_of(3, 3), reborn = request_of(4, 0);
+	struct notes notes = { 0 };
+	struct lg_home_effects fx = { .arg = &notes, .grant = keep_grant, .note = keep_note };
+	struct script s;
+
+	begin(&s, &t, NULL);
+	lg_home_ask(s.home, 7, 1, &ask, T0, &fx);
+	lg_home_ask(s.home, 7, 1, &ask, T0, &fx);	/* repeated: nothing new */
+	lg_home_ask(s.home, 7, 1, &report, T0 + S, &fx);
+	lg_home_tick(s.home, T0 + 12 * S, &fx);
+	lg_home_ask(s.home, 7, 1, &again, T0 + 13 * S, &fx);
+	lg_home_ask(s.home, 7, 2, &reborn, T0 + 14 * S, &fx);
+	lg_home_ask(s.home, LG_HOLDERS_MAX, 1, &ask, T0 + 14 * S, &fx);
+	assert_int_equal(notes.n, sizeof(expected) / sizeof(expected[0]));
+	for (size_t i = 0; i < notes.n; i++) {
+		assert_int_equal(notes.v[i].kind, expected[i].kind);
+		assert_int_equal(notes.v[i].holder, expected[i].holder);
+		assert_int_equal(notes.v[i].epoch, expected[i].epoch);
+		assert_int_equal(notes.v[i].generation, expected[i].generation);
+		assert_int_equal(notes.v[i].tok, expected[i].tok);
+		assert_int_equal(notes.v[i].outstanding_tok, expected[i].outstanding_tok);
+		assert_int_equal(notes.v[i].spent_tok, expected[i].spent_tok);
+		assert_int_equal(notes.v[i].status, expected[i].status);
+	}
+	end(&s);
+}
+
+/* ---- many holders, small limits, cuts ---- */
+
+static void count_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
+{
+	uint32_t *n = arg;
+
+	(void)grant;
+	n[holder]++;
+}
+
+TEST(a_thousand_who_wait_are_told_bit_by_bit_and_in_turn)
+{
+	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 100000, S, 100000);
+	static uint32_t told[1001];
+	struct lg_home_effects fx = { .arg = told, .grant = count_grant };
+	struct lg_ask hog = request_of(1, 100000), ask = request_of(1, 90), report = report_of(2, 1, 100000, 100000, 0);
+	uint32_t sum = 0, in_100_ms;
+	struct script s;
+
+	begin(&s, &t, NULL);
+	lg_home_ask(s.home, 1000, 1, &hog, T0, &fx);
+	for (uint32_t i = 0; i < 1000; i++)
+		lg_home_ask(s.home, i, 1, &ask, T0, &fx);
+	lg_home_ask(s.home, 1000, 1, &report, T0, &fx);
+	memset(told, 0, sizeof(told));
+	/* all are given theirs within a second; the messages take five */
+	for (uint64_t ms = 100; ms <= 6000; ms += 100) {
+		uint64_t due_ns = lg_home_tick(s.home, T0 + ms * MS, &fx);
+
+		in_100_ms = 0;
+		for (uint32_t i = 0; i < 1000; i++) {
+			assert_true(told[i] <= 1 + ms / 4900);	/* nobody a second time before everybody was once */
+			in_100_ms += told[i];
+		}
+		in_100_ms -= sum;
+		sum += in_100_ms;
+		assert_true(in_100_ms <= 25);
+		if (sum < 1000)
+			assert_int_equal(due_ns, T0 + (ms + 100) * MS);
+	}
+	for (uint32_t i = 0; i < 1000; i++)
+		assert_true(told[i] >= 1);
+	assert_int_equal(look(&s, 6000).outstanding_tok, 90000);
+	end(&s);
+}
+
+TEST(up_to_sixty_four_who_wait_are_told_at_once)
+{
+	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 1000, S, 1000);
+	struct lg_ask hog = request_of(1, 1000), ask = request_of(1, 10), report = report_of(2, 1, 1000, 1000, 0);
+	struct script s;
+
+	begin(&s, &t, NULL);
+	tell(&s, 63, &hog, 0);
+	for (uint32_t i = 0; i < 63; i++)
+		tell(&s, i, &ask, 0);
+	tell(&s, 63, &report, 0);
+	tick(&s, 1000);
+	assert_int_equal(s.out.n, 63);
+	end(&s);
+}
+
+TEST(a_small_limit_goes_whole_to_who_asks_for_most_until_another_asks_for_twice_as_much)
+{
+	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 1, S, 10);
+	struct lg_ask a = request_of(1, 10), b = request_of(1, 10);
+	struct script s;
+
+	t.owner = true;
+	begin(&s, &t, NULL);
+	a.demand_mtps = 1000;
+	b.demand_mtps = 1500;
+	assert_int_equal(tell(&s, 0, &a, 0)->granted_tok, 10);
+	tell(&s, 1, &b, 0);
+	a = report_of(2, 1, 10, 10, 0);
+	a.request = true;
+	a.want_tok = 10;
+	a.demand_mtps = 1000;
+	tell(&s, 0, &a, 0);
+	/* what is minted goes to the one that asks for most */
+	tick(&s, 4000);
+	assert_int_equal(last_grant(&s.out, 1)->granted_tok, 4);
+	assert_int_equal(s.out.n, 1);
+	/* now the other asks for more, but not for twice as much */
+	a.seq = 3;
+	a.demand_mtps = 2999;
+	tell(&s, 0, &a, 5000);
+	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 10);
+	tick(&s, 6000);
+	assert_int_equal(last_grant(&s.out, 1)->granted_tok, 6);
+	a.seq = 4;
+	a.demand_mtps = 3000;
+	assert_int_equal(tell(&s, 0, &a, 8000)->granted_tok, 12);
+	/* the owner has all it wants: the next gets the rest */
+	a = report_of(5, 1, 12, 10, 0);
+	a.request = true;
+	a.want_tok = 2;
+	a.demand_mtps = 3000;
+	tell(&s, 0, &a, 8000);
+	tick(&s, 9000);
+	assert_int_equal(last_grant(&s.out, 1)->granted_tok, 7);
+	end(&s);
+}
+
+TEST(a_cut_limit_tells_each_holder_at_once_how_much_it_may_keep)
+{
+	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 1, 3600 * S, 100), less = t, more = t;
+	struct lg_ask a = request_of(1, 60), b = request_of(1, 20), idle = request_of(1, 0);
+	struct script s;
+
+	begin(&s, &t, NULL);
+	tell(&s, 0, &a, 0);
+	tell(&s, 1, &b, 0);
+	tell(&s, 2, &idle, 0);
+	less.budget_tok = less.max_outstanding_tok = 50;
+	change(&s, &less, 1000);
+	assert_int_equal(s.out.n, 2);
+	assert_int_equal(last_grant(&s.out, 0)->cap_tok, 30);
+	assert_int_equal(last_grant(&s.out, 0)->granted_tok, 60);
+	assert_int_equal(last_grant(&s.out, 1)->cap_tok, 10);
+	/* they obey */
+	a = report_of(2, 1, 60, 0, 30);
+	b = report_of(2, 1, 20, 5, 5);
+	tell(&s, 0, &a, 1100);
+	assert_int_equal(tell(&s, 1, &b, 1100)->cap_tok, 50);
+	assert_int_equal(look(&s, 1100).outstanding_tok, 40);
+	assert_int_equal(look(&s, 1100).consumed_tok, 5);
+	assert_int_equal(look(&s, 1100).pool_tok, 5);
+	/* more is no reason to say anything; what was spent stays spent */
+	change(&s, &more, 1200);
+	assert_int_equal(s.out.n, 0);
+	assert_int_equal(look(&s, 1200).pool_tok, 55);
+	less.budget_tok = less.max_outstanding_tok = 4;
+	change(&s, &less, 1200);
+	assert_int_equal(look(&s, 1200).pool_tok, 0);
+	assert_int_equal(look(&s, 1200).consumed_tok, 5);
+	end(&s);
+}
+
 /* ---- a rule changes ---- */
 
 TEST(another_limit_leaves_what_was_spent_and_what_is_out)
@@ -766,6 +1130,19 @@ int main(void)
 		cmocka_unit_test(a_successor_goes_on_with_tokens_although_its_terms_would_lend_parts),
 		cmocka_unit_test(a_successor_goes_on_with_parts_although_its_terms_would_lend_tokens),
 		cmocka_unit_test(who_holds_nothing_of_another_kind_begins_anew),
+		cmocka_unit_test(a_fixed_window_lends_its_limit_once_and_what_comes_back_again),
+		cmocka_unit_test(a_fixed_window_begins_empty_with_new_generations_and_serves_who_waits),
+		cmocka_unit_test(no_lease_runs_beyond_its_fixed_window),
+		cmocka_unit_test(a_home_of_a_fixed_window_wants_to_be_called_when_the_next_begins),
+		cmocka_unit_test(a_successor_in_a_fixed_window_lends_when_all_have_told_what_they_spent_in_it),
+		cmocka_unit_test(a_successor_in_a_fixed_window_waits_for_the_next_one_at_most),
+		cmocka_unit_test(a_successor_lends_of_a_fixed_window_what_was_not_reserved),
+		cmocka_unit_test(fixed_windows_of_another_length_begin_when_no_old_lease_can_be_out),
+		cmocka_unit_test(each_change_of_the_books_is_noted),
+		cmocka_unit_test(a_thousand_who_wait_are_told_bit_by_bit_and_in_turn),
+		cmocka_unit_test(up_to_sixty_four_who_wait_are_told_at_once),
+		cmocka_unit_test(a_small_limit_goes_whole_to_who_asks_for_most_until_another_asks_for_twice_as_much),
+		cmocka_unit_test(a_cut_limit_tells_each_holder_at_once_how_much_it_may_keep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

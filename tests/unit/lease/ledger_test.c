@@ -67,7 +67,7 @@ TEST(the_free_pool_is_divided_max_min_fair)
 			ask(&l, h, 1, rows[i].want[h]);
 		for (uint32_t h = 0; h < 3; h++)
 			sum += rows[i].got[h];
-		assert_int_equal(lg_ledger_divide(&l, &lessor, rows[i].free_tok, NULL, T0), sum);
+		assert_int_equal(lg_ledger_divide(&l, &lessor, rows[i].free_tok, NULL, T0, NULL, NULL), sum);
 		for (uint32_t h = 0; h < 3; h++)
 			assert_int_equal(given(&l, h), rows[i].got[h]);
 		assert_int_equal(l.outstanding_tok, sum);
@@ -88,7 +88,7 @@ TEST(the_last_tokens_go_round_from_a_random_start_that_the_seed_decides)
 			begin(&l, seed);
 			for (uint32_t h = 0; h < 3; h++)
 				ask(&l, h, 1, 10);
-			assert_int_equal(lg_ledger_divide(&l, &lessor, 1, NULL, T0), 1);
+			assert_int_equal(lg_ledger_divide(&l, &lessor, 1, NULL, T0, NULL, NULL), 1);
 			for (uint32_t h = 0; h < 3; h++)
 				if (given(&l, h)) {
 					assert_true(!again || first == h);
@@ -115,7 +115,7 @@ TEST(many_holders_are_served_alike)
 		begin(&l, rand);
 		for (uint32_t h = 0; h < n; h++)
 			ask(&l, h, 1, 1 + lg_rand_next(&rand) % (1ull << (lg_rand_next(&rand) % 12)));
-		sum = lg_ledger_divide(&l, &lessor, free_tok, NULL, T0);
+		sum = lg_ledger_divide(&l, &lessor, free_tok, NULL, T0, NULL, NULL);
 		assert_int_equal(sum, lg_min_u64(free_tok, l.want_tok));
 		assert_int_equal(sum, l.outstanding_tok);
 		for (uint32_t h = 0; h < n; h++) {
@@ -138,8 +138,8 @@ TEST(a_holder_whose_lease_is_about_to_end_gets_nothing)
 
 	begin(&l, 1);
 	ask(&l, 0, 1, 10);
-	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S), 0);
-	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S - 1), 10);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S, NULL, NULL), 0);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 10, NULL, T0 + 10 * S - 1, NULL, NULL), 10);
 	lg_ledger_fini(&l);
 }
 
@@ -151,11 +151,11 @@ TEST(a_holder_may_be_capped_below_its_want)
 	begin(&l, 1);
 	ask(&l, 0, 1, 100);
 	ask(&l, 1, 1, 100);
-	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0), 100);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0, NULL, NULL), 100);
 	assert_int_equal(given(&l, 0), 30);
 	assert_int_equal(given(&l, 1), 70);
 	most_tok[0] = 10;	/* less than it has: no more, and none back */
-	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0), 30);
+	assert_int_equal(lg_ledger_divide(&l, &lessor, 100, most_tok, T0, NULL, NULL), 30);
 	assert_int_equal(given(&l, 0), 30);
 	lg_ledger_fini(&l);
 }
@@ -165,7 +165,7 @@ static void granted(struct lg_ledger *l, uint64_t tok)
 	struct lg_grant grant;
 
 	ask(l, 0, 1, tok);
-	assert_int_equal(lg_ledger_divide(l, &lessor, tok, NULL, T0), tok);
+	assert_int_equal(lg_ledger_divide(l, &lessor, tok, NULL, T0, NULL, NULL), tok);
 	lg_ledger_grant(l, &lessor, lg_ledger_find(l, 0), 10 * S, &grant);
 	assert_int_equal(grant.generation, 1);
 	assert_int_equal(grant.granted_tok, tok);
