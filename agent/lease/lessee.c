@@ -596,9 +596,28 @@ static int start_generation(struct lg_lessee *l, uint32_t generation, uint64_t n
 	return 0;
 }
 
+/* What the lessor lends goes to the kernel. */
+static void accept(struct lg_lessee *l, const struct lg_grant *grant, uint64_t sent_ns, uint64_t now_ns, const struct lg_lessee_effects *fx)
+{
+	uint64_t add_tok = lg_sub_floor(grant->granted_tok, l->granted_tok), expires_ns, low_tok;
+
+	l->granted_tok += add_tok;
+	/* A lessor that is over its own time prolongs nothing, not even by the time the question was under way. */
+	expires_ns = sent_ns && grant->ttl_ms ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
+	/* Of an idle key the kernel is to announce any cost. */
+	low_tok = is_idle(l) ? lg_max_u64(kept_tok(l, now_ns), 1) : sizes(l, now_ns).low_tok;
+	/* No tokens are an answer too: the lessor is there, so the fallback of the rule must not begin. */
+	if (!add_tok && expires_ns <= l->expires_ns && (!l->busy || low_tok == l->busy->low_water_tok))
+		return;
+	l->expires_ns = lg_max_u64(l->expires_ns, expires_ns);
+	if (l->busy)
+		l->busy->low_water_tok = low_tok;
+	fx->grant(fx->arg, add_tok, l->expires_ns, low_tok, l->holding->upstream->epoch);
+}
+
 void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t now_ns, const struct lg_lessee_effects *fx)
 {
-	uint64_t sent_ns, add_tok, expires_ns, low_tok;
+	uint64_t sent_ns;
 
 	if (!lg_asker_is_addressed(&l->asker, l->holding->upstream, grant))
 		return;
@@ -614,19 +633,12 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 		lg_report_ack(&l->busy->report, grant->ack_slot);
 		l->busy->cap_tok = grant->cap_tok;
 	}
-	add_tok = lg_sub_floor(grant->granted_tok, l->granted_tok);
-	l->granted_tok += add_tok;
-	/* A lessor that is over its own time prolongs nothing, not even by the time the question was under way. */
-	expires_ns = sent_ns && grant->ttl_ms ? sent_ns + lg_mul_div(grant->ttl_ms, MS, 1) : 0;
-	/* Of an idle key the kernel is to announce any cost. */
-	low_tok = is_idle(l) ? lg_max_u64(kept_tok(l, now_ns), 1) : sizes(l, now_ns).low_tok;
-	/* No tokens are an answer too: the lessor is there, so the fallback of the rule must not begin. */
-	if (!add_tok && expires_ns <= l->expires_ns && (!l->busy || low_tok == l->busy->low_water_tok))
-		return;
-	l->expires_ns = lg_max_u64(l->expires_ns, expires_ns);
-	if (l->busy)
-		l->busy->low_water_tok = low_tok;
-	fx->grant(fx->arg, add_tok, l->expires_ns, low_tok, l->holding->upstream->epoch);
+	accept(l, grant, sent_ns, now_ns, fx);
+	/* The limit was cut, and our part of it with it. */
+	if (grant->cap_tok && left_tok(l) > grant->cap_tok) {
+		take(l, left_tok(l) - grant->cap_tok, now_ns, fx);
+		l->asker.flush = true;
+	}
 }
 
 void lg_lessee_close(struct lg_lessee *l, uint64_t now_ns, const struct lg_lessee_effects *fx)

@@ -64,7 +64,7 @@ struct lg_grant {
 	uint32_t generation;
 	uint64_t granted_tok;	/* total within the generation */
 	uint64_t ttl_ms;	/* the lease ends this long after the holder SENT message ack_seq */
-	uint64_t cap_tok;	/* the most it may hold unspent: sizes its period; 0 unknown */
+	uint64_t cap_tok;	/* the most it may hold unspent: sizes its period, and what it holds beyond goes back at once; 0 unknown */
 	bool partial;		/* less than it wants: more is pushed when there is more */
 	enum lg_lease_kind kind;
 	/* LG_LEASE_LIMIT: the holder's limit from now on. */

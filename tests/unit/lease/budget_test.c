@@ -115,18 +115,21 @@ TEST(what_was_wasted_is_used_once)
 	assert_int_equal(consumed(&b, T0 + 5 * S), 5);
 }
 
-/* However late the reports, the books are never below a bucket that knew each token when it was spent. */
+/* However late the reports, the books are never below a bucket that knew each token when it was spent. That of every second run takes so
+ * long to fill that one full time is remembered. */
 TEST(late_books_are_never_below_the_truth)
 {
 	uint64_t rand = 7;
 
-	for (int run = 0; run < 300; run++) {
+	for (int run = 0; run < 2000; run++) {
 		struct { uint64_t spent_ns, told_ns, tok; } v[60];
 		struct script late, truth;
 		uint64_t now_ns = T0;
 
 		bucket_of(&late, 1 + lg_rand_next(&rand) % 50, S);
 		bucket_of(&truth, late.t.limit_tok, S);
+		if (run % 2)
+			late.t.budget_tok = 11 * late.t.limit_tok;
 		for (size_t i = 0; i < 60; i++) {
 			v[i].spent_ns = now_ns += lg_rand_next(&rand) % (400 * MS);
 			v[i].told_ns = v[i].spent_ns + lg_rand_next(&rand) % (3 * S);
@@ -138,6 +141,9 @@ TEST(late_books_are_never_below_the_truth)
 				if (v[i].told_ns > t - 50 * MS && v[i].told_ns <= t)
 					book(&late, v[i].tok, v[i].spent_ns, t);
 		assert_true(consumed(&late, now_ns + 3100 * MS) >= consumed(&truth, now_ns + 3100 * MS));
+		assert_int_equal(late.b.full != NULL, run % 2 == 0);
+		end(&late);
+		end(&truth);
 	}
 }
 
@@ -233,6 +239,63 @@ TEST(another_window_keeps_what_lies_in_it)
 	end(&b);
 }
 
+/* A bucket that takes eleven seconds to fill. */
+static void slow_bucket_of(struct script *s, uint64_t limit_tok)
+{
+	bucket_of(s, limit_tok, S);
+	s->t.budget_tok = 11 * limit_tok;
+}
+
+TEST(of_a_bucket_that_takes_long_to_fill_the_last_full_time_drains_late_tokens)
+{
+	static const struct { uint64_t tok, spent_ms, now_ms, consumed_tok; } rows[] = {
+		{ 500, 5000, 5000, 500 },	/* spent now */
+		{ 500, 100, 5000, 0 },		/* 980 were wasted since */
+		{ 1000, 100, 5000, 21 },	/* 20 are left, and what the grain of a millisecond cost */
+		{ 500, 4000, 5000, 301 },	/* 200 were */
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct script b;
+
+		slow_bucket_of(&b, 200);
+		book(&b, rows[i].tok, T0 + rows[i].spent_ms * MS, T0 + rows[i].now_ms * MS);
+		assert_in_range(consumed(&b, T0 + rows[i].now_ms * MS), rows[i].consumed_tok - (rows[i].consumed_tok > 0), rows[i].consumed_tok);
+		assert_null(b.b.full);
+		end(&b);
+	}
+}
+
+TEST(a_full_time_of_long_ago_is_forgotten)
+{
+	struct script b;
+
+	slow_bucket_of(&b, 200);
+	book(&b, 2200, T0 + 5 * S, T0 + 5 * S);		/* full until then, and not again for eleven seconds */
+	book(&b, 2200, T0 + 15 * S, T0 + 15 * S);
+	book(&b, 100, T0 + 4 * S, T0 + 15 * S);		/* late: drained by the fifth second */
+	assert_int_equal(consumed(&b, T0 + 15 * S), 2400);
+	consumed(&b, T0 + 25 * S + 100 * MS);
+	book(&b, 100, T0 + 3 * S, T0 + 25 * S + 100 * MS);	/* twenty seconds after its end it is nobody's */
+	assert_int_equal(consumed(&b, T0 + 25 * S + 100 * MS), 2400 - 2020 + 100);
+	/* nor is it taken for one of a minute later, whose digits are the same */
+	consumed(&b, T0 + 100 * S);
+	book(&b, 100, T0 + 99 * S, T0 + 100 * S);
+	assert_int_equal(consumed(&b, T0 + 100 * S), 0);
+	end(&b);
+}
+
+TEST(a_fixed_window_ends_where_its_origin_says)
+{
+	static const struct { uint64_t origin_ns, now_ns, end_ns; } rows[] = {
+		{ 0, 1, 10 }, { 0, 9, 10 }, { 0, 10, 20 }, { 3, 2, 3 }, { 3, 3, 13 }, { 1003, 12, 13 }, { 1003, 13, 23 },
+	};
+	const struct lg_terms t = { .algorithm = LG_FIXED_WINDOW, .per_ns = 10 };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(lg_window_end_ns(&t, rows[i].origin_ns, rows[i].now_ns), rows[i].end_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +311,9 @@ int main(void)
 		cmocka_unit_test(slots_out_of_order_are_counted_in_theirs),
 		cmocka_unit_test(another_rate_leaves_what_is_consumed_as_it_is),
 		cmocka_unit_test(another_window_keeps_what_lies_in_it),
+		cmocka_unit_test(of_a_bucket_that_takes_long_to_fill_the_last_full_time_drains_late_tokens),
+		cmocka_unit_test(a_full_time_of_long_ago_is_forgotten),
+		cmocka_unit_test(a_fixed_window_ends_where_its_origin_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -548,6 +548,64 @@ TEST(all_is_known_when_the_listed_have_spoken_of_this_key_or_of_all)
 	lg_ledger_fini(&l);
 }
 
+TEST(demands_below_an_equal_part_are_met_whole_and_the_rest_goes_to_who_wants_more)
+{
+	static const struct { size_t n; uint64_t want[9], free_tok, got[9]; } rows[] = {
+		{ 9, { 1, 5, 1, 30, 15, 1, 100, 1, 1 }, 100, { 1, 5, 1, 30, 15, 1, 45, 1, 1 } },
+		{ 2, { 90, 10 }, 120, { 90, 10 } },
+		{ 2, { 90, 10 }, 100, { 90, 10 } },
+		{ 2, { 90, 10 }, 99, { 89, 10 } },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_ledger l;
+
+		begin(&l, 1);
+		for (uint32_t h = 0; h < rows[i].n; h++)
+			ask(&l, h, 1, rows[i].want[h]);
+		lg_ledger_divide(&l, &lessor, rows[i].free_tok, NULL, T0, NULL, NULL);
+		for (uint32_t h = 0; h < rows[i].n; h++)
+			assert_int_equal(given(&l, h), rows[i].got[h]);
+		lg_ledger_fini(&l);
+	}
+}
+
+TEST(an_account_is_found_wherever_it_stands)
+{
+	struct lg_ledger l;
+
+	begin(&l, 1);
+	for (uint32_t i = 0; i < 40; i++)
+		open_holder(&l, i * 5 % 41 + 3);
+	for (uint32_t i = 0; i < 50; i++) {
+		const struct lg_holder *h = lg_ledger_find(&l, i);
+
+		assert_int_equal(h != NULL, i >= 3 && i < 44 && i != 39);
+		assert_true(!h || h->index == i);
+	}
+	lg_ledger_fini(&l);
+}
+
+TEST(the_end_of_a_lease_is_never_told_too_early)
+{
+	struct lg_ledger l;
+	struct lg_holder *h;
+	struct lg_news news;
+
+	begin(&l, 1);
+	ask(&l, 0, 1, 10);
+	h = lg_ledger_find(&l, 0);
+	lg_ledger_prolong(&l, h, 10 * S + 1, 0);	/* no later than with the grace it had */
+	assert_int_equal(lg_holder_expires_ns(h), T0 + 11 * S);
+	for (uint64_t seq = 2; seq < 5; seq++) {
+		struct lg_ask a = request_of(seq, 10);
+
+		lg_ledger_ask(&l, h, 1, &a, T0 + seq * 1000001, &news);
+		assert_in_range(lg_holder_expires_ns(h), T0 + 11 * S, T0 + 11 * S + 3 * MS);
+	}
+	lg_ledger_fini(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -571,6 +629,9 @@ int main(void)
 		cmocka_unit_test(holders_are_bounded),
 		cmocka_unit_test(messages_out_of_bounds_are_not_processed),
 		cmocka_unit_test(all_is_known_when_the_listed_have_spoken_of_this_key_or_of_all),
+		cmocka_unit_test(demands_below_an_equal_part_are_met_whole_and_the_rest_goes_to_who_wants_more),
+		cmocka_unit_test(an_account_is_found_wherever_it_stands),
+		cmocka_unit_test(the_end_of_a_lease_is_never_told_too_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -835,6 +835,27 @@ TEST(a_changed_rule_changes_the_sizes)
 	end(&s);
 }
 
+TEST(what_a_host_holds_beyond_its_cap_goes_back_at_once)
+{
+	static const struct { uint64_t cap_tok, left_tok; } rows[] = { { 0, 40 }, { 40, 40 }, { 39, 39 }, { 15, 15 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_grant g = { .ack_seq = 1002, .epoch = 1, .generation = 1, .granted_tok = 40, .ttl_ms = 10000 };
+		struct script s;
+
+		leased(&s, LG_TOKEN_BUCKET, 40);
+		g.cap_tok = rows[i].cap_tok;
+		lg_lessee_grant(s.lessee, &g, T0 + 30 * MS, &s.fx);
+		assert_int_equal(left(&s), rows[i].left_tok);
+		assert_int_equal(s.bucket.total.returned_tok, 40 - rows[i].left_tok);
+		tick(&s, 140);
+		tick(&s, 160);
+		if (rows[i].left_tok < 40)
+			assert_int_equal(last_ask(&s)->returned_tok, 40 - rows[i].left_tok);
+		end(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -868,6 +889,7 @@ int main(void)
 		cmocka_unit_test(a_key_is_forgotten_when_all_is_told_and_no_window_remembers_it),
 		cmocka_unit_test(tokens_that_never_reached_the_kernel_lapse),
 		cmocka_unit_test(a_changed_rule_changes_the_sizes),
+		cmocka_unit_test(what_a_host_holds_beyond_its_cap_goes_back_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,8 @@ struct script {
 	struct asks up;
 	struct grants down;
 	struct lg_region_effects fx;
+	struct lg_note notes[8];
+	size_t n_notes;
 	uint64_t due_ns;
 };
 
@@ -726,6 +728,67 @@ TEST(the_stock_of_hosts_is_kept_even)
 	end(&s);
 }
 
+TEST(a_region_whose_part_is_cut_returns_its_pool_and_has_its_hosts_return_the_rest)
+{
+	struct lg_grant g = { .ack_seq = 5001, .epoch = 1, .generation = 1, .granted_tok = 100, .ttl_ms = 10000, .cap_tok = 90 };
+	struct lg_ask a = request_of(1, 60), b = request_of(1, 20);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	tell(&s, 3, &a, 200);
+	tell(&s, 4, &b, 200);
+	s.down.n = 0;
+	lg_region_grant(s.region, &g, T0 + 300 * MS, &s.fx);	/* the pool is enough */
+	assert_int_equal(look(&s, 300).pool_tok, 10);
+	assert_int_equal(look(&s, 300).returned_tok, 10);
+	assert_int_equal(s.down.n, 0);
+	g.cap_tok = 40;
+	lg_region_grant(s.region, &g, T0 + 400 * MS, &s.fx);
+	assert_int_equal(look(&s, 400).pool_tok, 0);
+	assert_int_equal(look(&s, 400).returned_tok, 20);
+	assert_int_equal(last_grant(&s.down, 3)->cap_tok, 30);
+	assert_int_equal(last_grant(&s.down, 3)->granted_tok, 60);
+	assert_int_equal(last_grant(&s.down, 4)->cap_tok, 10);
+	tick(&s, 510);
+	assert_int_equal(last_ask(&s)->returned_tok, 20);
+	end(&s);
+}
+
+static void keep_note(void *arg, const struct lg_note *note)
+{
+	struct script *s = arg;
+
+	assert_true(s->n_notes < 8);
+	s->notes[s->n_notes++] = *note;
+}
+
+TEST(each_change_of_the_hosts_accounts_is_noted)
+{
+	static const struct { enum lg_note_kind kind; uint32_t generation; uint64_t tok, outstanding_tok, spent_tok; } expected[] = {
+		{ LG_NOTE_GRANT, 1, 40, 40, 0 }, { LG_NOTE_REPORT, 1, 25, 10, 25 }, { LG_NOTE_RETURN, 1, 5, 10, 25 },
+		{ LG_NOTE_LAPSE, 1, 10, 0, 0 },
+	};
+	struct lg_ask ask = request_of(1, 40), report = report_of(2, 1, 40, 25, 5);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	s.fx.note = keep_note;
+	tell(&s, 3, &ask, 200);
+	tell(&s, 3, &report, 300);
+	grant(&s, 5001, 2, 0, 10000, 400);	/* our own lease is void, and so is the host's */
+	assert_int_equal(s.n_notes, 4);
+	for (size_t i = 0; i < s.n_notes; i++) {
+		assert_int_equal(s.notes[i].kind, expected[i].kind);
+		assert_int_equal(s.notes[i].holder, 3);
+		assert_int_equal(s.notes[i].epoch, 1);
+		assert_int_equal(s.notes[i].generation, expected[i].generation);
+		assert_int_equal(s.notes[i].tok, expected[i].tok);
+		assert_int_equal(s.notes[i].outstanding_tok, expected[i].outstanding_tok);
+		assert_int_equal(s.notes[i].spent_tok, expected[i].spent_tok);
+	}
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -755,6 +818,8 @@ int main(void)
 		cmocka_unit_test(what_was_spent_under_a_limit_that_is_void_is_told_to_the_next_home),
 		cmocka_unit_test(a_lease_is_of_one_kind_until_a_new_generation),
 		cmocka_unit_test(the_stock_of_hosts_is_kept_even),
+		cmocka_unit_test(a_region_whose_part_is_cut_returns_its_pool_and_has_its_hosts_return_the_rest),
+		cmocka_unit_test(each_change_of_the_hosts_accounts_is_noted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
