@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A lease must last until the next grant is there. Asking takes a round trip and the ticks at both ends; if the first request is lost,
- * twice that and a timeout. What arrives in a time with mean m is below m + 2 sqrt(m) + 1 nearly always, and traffic that comes in bursts
- * is covered by twice the largest burst seen in one such time. That is low water; the target is low water and what one period uses up.
+ * A lease must last until the next grant is there. For a host asking takes a tick and a round trip; if the first request is lost, a
+ * timeout and a round trip more. What arrives in a time with mean m is below m + 2 sqrt(m) + 1 nearly always, and traffic that comes in
+ * bursts is covered by twice the largest burst. That is low water; the target is low water and what one period uses up.
  *
  * A region must hold that for itself, on top of all that its hosts want to hold: were its target the sum of theirs, its pool would
- * always be empty and each renewal of a host would cost a round trip to the home.
+ * always be empty and each renewal of a host would cost a round trip to the home. In a long period traffic may grow, so it asks when no
+ * more than an eighth of one is left.
+ *
+ * All of it is bound as long as it is held: reports per second times what is out at worst is 1.6 to 1.9 times arrivals times regions, of
+ * which 1.25 is the law (the period of a region, and a quarter of it at the hosts), so each token held here for comfort is one that is
+ * missing elsewhere.
  */
 #include "lease/demand.h"
 
@@ -16,7 +21,7 @@
 #define FAST_S 1.0
 #define SLOW_S 10.0
 #define PEAK_S 30.0
-#define SPARE_S 0.03	/* what a timeout has beyond its round trips */
+#define LOST_SPARE_S 0.05	/* what a timeout has beyond its round trips */
 
 static double seconds(uint64_t ns)
 {
@@ -40,11 +45,28 @@ static void fade(struct lg_demand *d, uint64_t now_ns)
 	d->at_ns = now_ns;
 }
 
-void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_tok, uint64_t peak_interval_ns, uint64_t now_ns)
+/* What steady traffic with that mean hardly ever exceeds by chance. */
+static double chance(double mean)
 {
-	float offered = (float)offered_tok, admitted = (float)admitted_tok;
+	return mean + 4 * sqrt(mean);
+}
+
+/* Read after a longer time than the interval, the cost of that time seems to have come at once: of it counts what is more than chance. */
+static float at_once(const struct lg_demand *d, double offered, uint64_t peak_interval_ns, uint64_t gap_ns)
+{
+	double rate = (double)d->offered_slow;
+	double more = chance(rate * seconds(lg_max_u64(gap_ns, peak_interval_ns))) - chance(rate * seconds(peak_interval_ns));
+
+	return (float)fmax(offered - more, fmin(offered, 1));
+}
+
+void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_tok, uint64_t peak_interval_ns, uint64_t gap_ns,
+		   uint64_t now_ns)
+{
+	float offered = (float)offered_tok, admitted = (float)admitted_tok, burst;
 
 	fade(d, now_ns);
+	burst = at_once(d, (double)offered, peak_interval_ns, gap_ns);
 	d->offered_fast += offered / (float)FAST_S;
 	d->offered_slow += offered / (float)SLOW_S;
 	d->admitted_fast += admitted / (float)FAST_S;
@@ -55,8 +77,18 @@ void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_
 		d->burst_ns = now_ns;
 		d->burst_tok = 0;
 	}
-	d->burst_tok += offered;
+	d->burst_tok += burst;
 	d->peak_tok = fmaxf(d->peak_tok, d->burst_tok);
+}
+
+/*
+ * The slow average, or the fast one where that is higher by more than chance: in a second of steady traffic with mean m arrive m, two
+ * times out of three within sqrt(m / 2) as this average sees it. The larger of the two as they are would be too much nearly all the
+ * time: by a tenth at ten a second, by a half at one, for each of many small hosts.
+ */
+static double rate_of(double fast, double slow)
+{
+	return fmax(slow, fast - 2 * sqrt(slow / (2 * FAST_S)));
 }
 
 uint64_t lg_demand_mtps(struct lg_demand *d, uint64_t floor_mtps, uint64_t now_ns)
@@ -64,10 +96,17 @@ uint64_t lg_demand_mtps(struct lg_demand *d, uint64_t floor_mtps, uint64_t now_n
 	double offered, admitted, most;
 
 	fade(d, now_ns);
-	offered = (double)fmaxf(d->offered_fast, d->offered_slow) * 1000;
+	offered = rate_of((double)d->offered_fast, (double)d->offered_slow) * 1000;
 	admitted = (double)fmaxf(d->admitted_fast, d->admitted_slow) * 1000;
 	most = admitted + 2 * fmax(admitted, (double)floor_mtps);
 	return (uint64_t)fmin(fmin(offered, most), 0x1p50);
+}
+
+uint64_t lg_demand_told_mtps(uint64_t mtps)
+{
+	double rate = (double)mtps / 1000;
+
+	return (uint64_t)fmin((rate + sqrt(rate / (2 * FAST_S))) * 1000, 0x1p50);
 }
 
 uint64_t lg_demand_floor_mtps(const struct lg_terms *terms)
@@ -81,15 +120,14 @@ uint64_t lg_demand_peak_tok(struct lg_demand *d, uint64_t now_ns)
 	return (uint64_t)ceilf(d->peak_tok);
 }
 
+uint64_t lg_demand_interval_ns(const struct lg_terms *terms, uint64_t rtt_ns)
+{
+	return rtt_ns + terms->region_tick_ns + terms->host_tick_ns;
+}
+
 static double reserve(double mean)
 {
 	return mean + 2 * sqrt(mean) + 1;
-}
-
-/* What is needed until an answer is there, the first request being lost. */
-static double cover_tok(double rate, uint64_t ask_ns)
-{
-	return reserve(rate * (2 * seconds(ask_ns) + SPARE_S));
 }
 
 static struct lg_sizes limited(double low, double target, uint64_t cap_tok)
@@ -106,20 +144,28 @@ static struct lg_sizes limited(double low, double target, uint64_t cap_tok)
 	return s;
 }
 
-/* A burst dearer than a twentieth of the budget is not kept at hand. */
-static double peak_part(const struct lg_terms *terms, uint64_t peak_tok)
+/*
+ * What bursts need besides: twice the largest, if it was one. What steady traffic has by chance in a time as long is none, and a little more
+ * than that hardly one. One dearer than a twentieth of the budget is not kept at hand.
+ */
+static double burst_tok(const struct lg_terms *terms, uint64_t peak_tok, double rate, uint64_t interval_ns)
 {
-	return 2 * fmin((double)peak_tok, (double)terms->budget_tok / 20);
+	double peak = (double)peak_tok, part = chance(rate * seconds(interval_ns)) / fmax(peak, 1);
+
+	return 2 * fmin(peak * fmax(1 - part * part, 0), (double)terms->budget_tok / 20);
 }
 
 struct lg_sizes lg_sizes_of_host(const struct lg_terms *terms, uint64_t demand_mtps, uint64_t peak_tok, uint64_t rtt_ns, uint64_t cap_tok)
 {
+	/* The first reading in an interval covers the tick before it. */
+	uint64_t interval_ns = lg_demand_interval_ns(terms, rtt_ns) + terms->host_tick_ns;
+	double ask_s = seconds(terms->host_tick_ns) + 2.2 * seconds(rtt_ns) + LOST_SPARE_S;
 	double rate = (double)demand_mtps / 1000;
 	double low, target;
 
 	if (!demand_mtps)
 		return (struct lg_sizes){ 0 };
-	low = fmax(cover_tok(rate, rtt_ns + terms->region_tick_ns + terms->host_tick_ns), peak_part(terms, peak_tok));
+	low = reserve(rate * ask_s) + burst_tok(terms, peak_tok, rate, interval_ns);
 	target = low + rate * seconds(terms->host_period_ns);
 	low = fmax(low, target * terms->low_water_permille / 1000);
 	return limited(low, target, cap_tok);
@@ -128,13 +174,16 @@ struct lg_sizes lg_sizes_of_host(const struct lg_terms *terms, uint64_t demand_m
 struct lg_sizes lg_sizes_of_region(const struct lg_terms *terms, uint64_t demand_mtps, uint64_t host_want_tok, uint64_t peak_tok,
 				   uint64_t rtt_ns, uint64_t cap_tok)
 {
-	double rate = (double)demand_mtps / 1000;
+	uint64_t interval_ns = lg_demand_interval_ns(terms, 0) + terms->host_tick_ns;
+	double ask_s = seconds(terms->region_tick_ns) + 2 * seconds(rtt_ns) + LOST_SPARE_S;
+	double rate = (double)demand_mtps / 1000, period_tok = rate * seconds(terms->region_period_ns);
 	double low, target;
 
 	if (!demand_mtps)
 		return limited((double)host_want_tok, (double)host_want_tok, cap_tok);
-	low = (double)host_want_tok + cover_tok(rate, rtt_ns + 2 * terms->home_tick_ns) + peak_part(terms, peak_tok);
-	target = low + rate * seconds(terms->region_period_ns);
+	low = (double)host_want_tok + reserve(rate * ask_s) + burst_tok(terms, peak_tok, rate, interval_ns);
+	target = low + period_tok;
+	low = fmax(low, (double)host_want_tok + period_tok / 8);
 	low = fmax(low, target * terms->low_water_permille / 1000);
 	return limited(low, target, cap_tok);
 }

@@ -21,17 +21,23 @@ struct lg_demand {
 	float burst_tok;
 };
 
-/* Cost offered and admitted since the last call. peak_interval_ns: how long a request for more takes. */
-void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_tok, uint64_t peak_interval_ns, uint64_t now_ns);
+/* Cost offered and admitted since the last reading, gap_ns ago. peak_interval_ns: how long a request for more takes. */
+void lg_demand_add(struct lg_demand *d, uint64_t offered_tok, uint64_t admitted_tok, uint64_t peak_interval_ns, uint64_t gap_ns,
+		   uint64_t now_ns);
 
 /*
  * Thousandths of a token per second. What was denied counts, but at most at twice what was admitted or at twice floor_mtps: a flood
  * cannot claim more than it has room to show, and a newcomer who was admitted nothing still has a demand.
  */
 uint64_t lg_demand_mtps(struct lg_demand *d, uint64_t floor_mtps, uint64_t now_ns);
+/* What a home is told: who is held to exactly what he needs on average is refused whenever chance sends him more. */
+uint64_t lg_demand_told_mtps(uint64_t mtps);
 /* An equal part of the limit for each host, as a rate. */
 uint64_t lg_demand_floor_mtps(const struct lg_terms *terms);
 uint64_t lg_demand_peak_tok(struct lg_demand *d, uint64_t now_ns);
+
+/* How long a host's request for more takes: the interval of peaks. */
+uint64_t lg_demand_interval_ns(const struct lg_terms *terms, uint64_t rtt_ns);
 
 /* How much to hold: ask when below low_tok, up to target_tok. */
 struct lg_sizes {

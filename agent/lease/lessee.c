@@ -34,6 +34,7 @@
 #define PAUSE_NS (10 * S)		/* a longer pause is no pause between bursts */
 #define DORMANT_NS (300 * S)		/* the last few tokens go back after this */
 #define CHECK_NS (500 * MS)		/* idleness is looked at this often */
+#define READ_TICKS 4			/* not yet idle, the bucket is read at least so often: what came in between seems to have come at once */
 #define STUCK_NS (5 * S)		/* tokens that cannot be taken for this long are not there */
 #define RTT_GUESS_NS (2 * MS)		/* host and region share a site */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
@@ -298,14 +299,14 @@ static uint64_t read_usage(struct lg_lessee *l, const struct lg_usage *now, uint
 	uint64_t sure_tok = lg_sub_floor(lg_min_u64(seen, b->seen_tok), l->spent_tok);
 	uint64_t denied_tok = denied_since(l, now);
 	struct lg_asker_pace pace = pace_of(l);
-	uint64_t ask_ns = lg_asker_rtt_ns(l->holding->upstream, &pace) + terms_of(l)->region_tick_ns + terms_of(l)->host_tick_ns;
+	uint64_t ask_ns = lg_demand_interval_ns(terms_of(l), lg_asker_rtt_ns(l->holding->upstream, &pace));
 
 	b->seen_tok = seen;
 	l->spent_tok += sure_tok;
 	l->returned_tok = lg_max_u64(l->returned_tok, now->returned_tok);
 	l->denied_tok = (uint32_t)now->denied_tok;
+	lg_demand_add(&b->demand, new_tok + denied_tok, new_tok, ask_ns, now_ns - b->read_ns, now_ns);
 	b->read_ns = now_ns;
-	lg_demand_add(&b->demand, new_tok + denied_tok, new_tok, ask_ns, now_ns);
 	lg_report_add(&b->report, now_ns, sure_tok, terms_of(l)->slot_ns);
 	if (b->has_history)
 		lg_slots_add(&b->history, now_ns, new_tok, now_ns);
@@ -559,7 +560,7 @@ static void see(struct lg_lessee *l, const struct lg_usage *now, uint64_t now_ns
 	if (read_usage(l, now, now_ns))
 		l->busy->read_gap_ns = (uint32_t)terms_of(l)->host_tick_ns;
 	else
-		l->busy->read_gap_ns = (uint32_t)lg_min_u64(2ull * l->busy->read_gap_ns, CHECK_NS);
+		l->busy->read_gap_ns = (uint32_t)lg_min_u64(2ull * l->busy->read_gap_ns, READ_TICKS * terms_of(l)->host_tick_ns);
 }
 
 uint64_t lg_lessee_tick(struct lg_lessee *l, const struct lg_usage *now, uint64_t now_ns, const struct lg_lessee_effects *fx)

@@ -282,7 +282,7 @@ static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, stru
 	ask->request = request;
 	ask->granted_tok = r->granted_tok;
 	ask->want_tok = request ? sizes(r, now_ns).target_tok : 0;
-	ask->demand_mtps = r->ledger.demand_mtps;
+	ask->demand_mtps = lg_demand_told_mtps(r->ledger.demand_mtps);
 	lg_report_fill(&r->report, ask, now_ns);
 	ask->kind = LG_LEASE_BLOCK;
 	ask->limit_version = ask->held_permille = 0;

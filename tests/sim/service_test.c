@@ -231,8 +231,8 @@ static void a_small_region_is_served_beside_one_that_wants_everything(void **sta
 		}
 		print_message("rivals %s %.1fx: the small one is served %.4f of its offer, together %.4f\n",
 			      run.algorithm == BUCKET ? "bucket" : "window", run.load, small, all);
-		assert_true(small >= 0.97);
-		assert_true(all >= 0.93);
+		assert_true(small >= 0.96);
+		assert_true(all >= 0.96);
 	}
 }
 
@@ -266,7 +266,7 @@ static void a_region_that_is_cut_off_serves_its_lease_and_disturbs_nobody(void *
 static void a_home_that_restarts_is_back_within_a_second(void **state)
 {
 	CHECK("home down 3 s",
-	      { BUCKET, PER_MINUTE, EVEN, .load = 0.95, .fault = SIM_HOME_RESTART, .fault_for_s = 3, .share = 0.995, .back_s = 1 },
+	      { BUCKET, PER_MINUTE, EVEN, .load = 0.95, .fault = SIM_HOME_RESTART, .fault_for_s = 3, .share = 0.99, .back_s = 1.5 },
 	      { BUCKET, PER_MINUTE, EVEN, .load = 1.5, .fault = SIM_HOME_RESTART, .fault_for_s = 3, .share = 0.98, .back_s = 1 },
 	      { WINDOW, PER_MINUTE, EVEN, .load = 0.95, .fault = SIM_HOME_RESTART, .fault_for_s = 3, .share = 0.98, .back_s = 1 },
 	      { WINDOW, PER_MINUTE, EVEN, .load = 1.5, .fault = SIM_HOME_RESTART, .fault_for_s = 3, .share = 0.98, .back_s = 1 });
@@ -324,24 +324,48 @@ static void small_limits_are_served_as_far_as_there_are_tokens_for_the_hosts(voi
 	}
 }
 
+/* Slope of a straight line through the logarithms. */
+static double log_slope(const double *x, const double *y, size_t n)
+{
+	double mean_x = 0, mean_y = 0, xy = 0, xx = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		mean_x += log(x[i]) / (double)n;
+		mean_y += log(y[i]) / (double)n;
+	}
+	for (size_t i = 0; i < n; i++) {
+		xy += (log(x[i]) - mean_x) * (log(y[i]) - mean_y);
+		xx += (log(x[i]) - mean_x) * (log(x[i]) - mean_x);
+	}
+	return xy / xx;
+}
+
+/* Who halves what can be stranded doubles the messages, and pays little more than that. */
 static void reports_times_worst_outstanding_is_the_rate_of_arrival_times_regions(void **state)
 {
 	static const double periods_s[] = { 2, 5, 10 };
+	double reports[3] = { 0 }, out_tok[3] = { 0 }, slope;
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		_cleanup_(sim_free) struct sim *s = NULL;
-		struct run run = { BUCKET, PER_MINUTE, EVEN, .load = 0.9, .period_s = periods_s[i], .seed = 1 };
+		struct run run = { BUCKET, PER_MINUTE, EVEN, .load = 0.9, .period_s = periods_s[i] };
 		double product;
 
-		start(&run, &s);
-		product = per_s(s, sim_result_of(s)->asks_to_home) * (double)sim_result_of(s)->max_outstanding_tok /
-			  (0.9 * 10000 / 60 * 3);
-		print_message("period %.0f s: %.2f reports/s, %llu out at worst, product %.2f of arrivals times regions\n", run.period_s,
-			      per_s(s, sim_result_of(s)->asks_to_home), (unsigned long long)sim_result_of(s)->max_outstanding_tok,
-			      product);
-		assert_true(product >= 1.2 && product <= 3.2);
+		for (run.seed = 1; run.seed <= 4; run.seed++) {
+			_cleanup_(sim_free) struct sim *s = NULL;
+
+			start(&run, &s);
+			reports[i] += per_s(s, sim_result_of(s)->asks_to_home) / 4;
+			out_tok[i] += (double)sim_result_of(s)->max_outstanding_tok / 4;
+		}
+		product = reports[i] * out_tok[i] / (0.9 * 10000 / 60 * 3);
+		print_message("period %.0f s: %.2f reports/s, %.0f out at worst, product %.2f of arrivals times regions\n", run.period_s,
+			      reports[i], out_tok[i], product);
+		assert_true(product >= 1.3 && product <= 2.1);
 	}
+	slope = log_slope(out_tok, reports, 3);
+	print_message("slope %.3f\n", slope);
+	assert_true(slope >= -1.15 && slope <= -0.85);
 }
 
 int main(void)
