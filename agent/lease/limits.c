@@ -21,7 +21,7 @@
  * counts as spent at that moment, and what a holder spent under leases that lapsed is in its history.
  *
  * Division. Everybody who uses the key gets what it would use, max-min fair, with some room above the mean; what is left over goes in equal
- * parts to all of them, so that who needs more tomorrow finds it there. A limit is lowered only for somebody who is short: who would use
+ * parts to all of them, so that who needs more tomorrow finds it there (not of a window of many round trips). A limit is lowered only for somebody who is short: who would use
  * notably more than its limit and is due notably more. So steady traffic, however it flickers, costs no message.
  */
 #include "lease/limits.h"
@@ -39,6 +39,7 @@
 #define PARTS_FIRST 4u
 #define GONE_SLOTS 512
 #define RATE_TOTAL 1000u	/* thousandths */
+#define SPREAD_MAX_NS 2000000000ull
 #define NOTABLE 20		/* a twentieth of a limit is worth a message */
 
 enum { TOK, RATE, KINDS };	/* burst or window; rate of a bucket */
@@ -55,6 +56,7 @@ struct part {
 	uint32_t acked;		/* the version it runs, as it says */
 	uint64_t expires_ns;	/* when it lapses */
 	uint64_t demand_mtps;
+	uint64_t want_tok;	/* window: what it would have its limit be */
 	uint64_t spent_tok;	/* as it says, in this generation: for those who look at it */
 	uint64_t limit[KINDS];
 	uint64_t promised[KINDS];
@@ -257,6 +259,7 @@ static int hear(struct lg_limits *l, struct part *p, uint64_t incarnation, const
 	p->expires_ns = lg_max_u64(p->expires_ns, now_ns + l->lessor->terms->ttl_ns + l->lessor->terms->grace_ns);
 	l->end_ns = lg_min_u64(l->end_ns, p->expires_ns);
 	p->demand_mtps = ask->demand_mtps;
+	p->want_tok = lg_min_u64(ask->want_tok, LG_BURST_MAX_TOK);
 	p->wants = ask->request && (ask->want_tok || ask->demand_mtps);
 	return 1;
 }
@@ -329,16 +332,18 @@ static uint64_t pour(struct lg_limits *l, uint64_t amount)
 	return amount;
 }
 
-/* What it would use of a window, or of the rate: its mean and a little more, for traffic is never even. */
+/* What it would use of a window, or of the rate: its mean and a little more, for traffic is never even. Of a long window only what it says
+ * to want for now: it takes a while to fill it. */
 static uint64_t use_of(const struct lg_limits *l, const struct part *p)
 {
 	const struct lg_terms *t = l->lessor->terms;
 	double mean = (double)p->demand_mtps * (double)t->per_ns / 1e12;	/* per_ns */
+	double use = 1.05 * mean + sqrt(mean) + 2;
 
 	if (!p->wants)
 		return 0;
 	if (l->window)
-		return (uint64_t)fmin(1.05 * mean + sqrt(mean) + 2, (double)LG_BURST_MAX_TOK);
+		return (uint64_t)fmin(use, (double)p->want_tok);
 	return (uint64_t)fmin(1.1 * mean / (double)t->limit_tok * RATE_TOTAL + 1, RATE_TOTAL);
 }
 
@@ -369,7 +374,9 @@ static void target_of(struct lg_limits *l, int kind)
 	rest = pour(l, total(l, kind));
 	for (uint32_t i = 0; i < l->n; i++)
 		l->v[i].target[kind] = l->v[i].fill;
-	spread(l, kind, rest);
+	/* What is left of a longer window is told in time to who needs it: it is better kept for that than spread. */
+	if (!l->window || l->lessor->terms->per_ns <= SPREAD_MAX_NS)
+		spread(l, kind, rest);
 }
 
 /* Burst follows the rate; one token at least where there is one. */

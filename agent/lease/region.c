@@ -40,6 +40,7 @@
 #define LIMIT_QUIET_NS (200 * MS)	/* it is said sooner, of traffic that would have spent */
 #define LIMIT_QUIET_TOK 20		/* so many in that time */
 #define LIMIT_REPORTS 50		/* of a window that shrinks, in one of it */
+#define LIMIT_AHEAD_NS (750 * MS)	/* of a long window so much is asked for ahead of its use */
 #define LIMIT_NEWS_MTPS 5000		/* less is no news of demand */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
 #define PEAK_FADE_NS (30000 * MS)
@@ -72,6 +73,7 @@ struct lg_region {
 	struct lg_sublimit *limit;
 	uint64_t told_held_tok;
 	uint64_t told_mtps;
+	uint64_t told_want_tok;
 	bool told_wants;
 };
 
@@ -277,6 +279,22 @@ static bool uses_limit(const struct lg_region *r, uint64_t now_ns)
 	return r->ledger.want_tok && now_ns - r->active_ns < lg_clamp_u64(many_ns, least_ns, idle_ns(r));
 }
 
+/* What hosts spend in a time. */
+static uint64_t spend_tok(const struct lg_region *r, uint64_t ns)
+{
+	return lg_mul_div(r->ledger.demand_mtps, ns, 1000000000000ull);
+}
+
+/* What our limit should be: what is used of it, and what will be until the next report is answered and one more. */
+static uint64_t limit_want_tok(const struct lg_region *r, uint64_t now_ns)
+{
+	uint64_t ahead_ns = 2 * r->holding->upstream->rtt_ns + LIMIT_AHEAD_NS;
+
+	if (!uses_limit(r, now_ns))
+		return 0;
+	return lg_min_u64(lg_sublimit_used_tok(r->limit, r->ledger.outstanding_tok, now_ns) + spend_tok(r, ahead_ns) + 2, LG_BURST_MAX_TOK);
+}
+
 static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, struct lg_ask *ask)
 {
 	ask->request = request;
@@ -295,7 +313,7 @@ static void tell_limit(struct lg_region *r, uint64_t now_ns, struct lg_ask *ask)
 	r->told_mtps = r->told_wants ? r->ledger.demand_mtps : 0;
 	ask->request = r->told_wants;
 	ask->granted_tok = r->spent_tok;
-	ask->want_tok = r->told_wants ? r->ledger.want_tok : 0;
+	ask->want_tok = r->told_want_tok = limit_want_tok(r, now_ns);
 	ask->demand_mtps = r->told_mtps;
 	ask->n_slots = 0;
 	lg_sublimit_tell(r->limit, ask, r->ledger.outstanding_tok, now_ns);
@@ -330,7 +348,12 @@ static bool is_news(const struct lg_region *r, uint64_t now_ns)
 {
 	bool uses = uses_limit(r, now_ns);
 	uint64_t mtps = uses ? r->ledger.demand_mtps : 0, less_mtps = lg_min_u64(mtps, r->told_mtps);
+	uint64_t soon_tok = spend_tok(r, r->holding->upstream->rtt_ns + LIMIT_QUIET_NS), want_tok = limit_want_tok(r, now_ns);
 
+	/* It will be used up soon. */
+	if (r->lessor->terms->algorithm != LG_TOKEN_BUCKET && want_tok > r->told_want_tok + r->told_want_tok / 10 &&
+	    lg_sublimit_free_tok(r->limit, r->ledger.outstanding_tok, now_ns) < soon_tok)
+		return true;
 	return uses != r->told_wants || lg_max_u64(mtps, r->told_mtps) - less_mtps > less_mtps / 4 + LIMIT_NEWS_MTPS;
 }
 

@@ -125,6 +125,11 @@ uint64_t lg_sublimit_free_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t 
 	return lg_sub_floor(s->limit_tok, consumed_tok(s, now_ns) + out_tok);
 }
 
+uint64_t lg_sublimit_used_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns)
+{
+	return consumed_tok(s, now_ns) + out_tok;
+}
+
 uint64_t lg_sublimit_held_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns)
 {
 	settle(s, out_tok, now_ns);

@@ -41,6 +41,8 @@ bool lg_sublimit_follow(struct lg_sublimit *s, const struct lg_terms *terms, con
 void lg_sublimit_book(struct lg_sublimit *s, uint64_t tok, uint64_t spent_ns, uint64_t now_ns);
 /* May be lent. */
 uint64_t lg_sublimit_free_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns);
+/* Consumed, or at hosts. */
+uint64_t lg_sublimit_used_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns);
 /* The most it holds until it is told more: never grows but by lg_sublimit_follow(). */
 uint64_t lg_sublimit_held_tok(struct lg_sublimit *s, uint64_t out_tok, uint64_t now_ns);
 /* Gives all up but keep_tok and what hosts have; unasked, for good: only a newer version brings it back. */

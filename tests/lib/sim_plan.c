@@ -49,7 +49,7 @@ static double draw(uint64_t *rand, double lo, double hi)
 
 static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms)
 {
-	struct lg_rule_def rule = { .algorithm = algorithm };
+	struct lg_rule_def rule = { .algorithm = algorithm, .lease.kind = LG_LEASE_BLOCK };
 	double span_s = pow(10, draw(rand, 0, 1.6)), limit = floor(pow(10, draw(rand, 0.5, 4)));
 	struct lg_terms *t = ret_terms;
 

@@ -54,7 +54,8 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 
 static void start(const struct run *run, struct sim **ret_sim)
 {
-	struct lg_rule_def rule = { .algorithm = run->algorithm, .limit_tok = 1000, .per_ns = 1 * S, .burst_tok = 100 };
+	struct lg_rule_def rule = { .algorithm = run->algorithm, .limit_tok = 1000, .per_ns = 1 * S, .burst_tok = 100,
+				    .lease.kind = LG_LEASE_LIMIT };
 	struct sim_config c = {
 		.n_regions = 3, .hosts_per_region = 4, .rtt_ns = { 1 * MS, 100 * MS, 150 * MS }, .host_rtt_ns = 500000,
 		.loss = run->loss, .clock_ppm = 100, .seed = run->seed, .load = run->load, .rate = rate, .shape = run->shape,
@@ -62,7 +63,7 @@ static void start(const struct run *run, struct sim **ret_sim)
 	};
 
 	lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &c.terms);
-	c.terms.kind = LG_LEASE_LIMIT;
+	c.terms.kind = rule.lease.kind;
 	assert_int_equal(sim_new(&c, ret_sim), 0);
 	if (run->fault_for_s > 0)
 		sim_fault(*ret_sim, run->fault, 1, MOVE_S * S, (uint64_t)(run->fault_for_s * 1e9));

@@ -61,6 +61,7 @@ static void say(struct script *s, uint32_t holder, uint32_t generation, uint32_t
 	ask.limit_version = version;
 	ask.held_tok = held_tok;
 	ask.held_permille = permille;
+	ask.want_tok = LG_BURST_MAX_TOK;
 	ask.demand_mtps = demand * 1000;
 	lg_limits_ask(s->l, holder, 1, &ask, now_ns, &s->fx);
 }
