@@ -167,7 +167,7 @@ static size_t wider(const struct lg_forecast *f)
 
 	while (i < 2 && !f->price[i].wide)
 		i++;
-	return i;
+	return f->price[i].unserved_ppm < f->price[0].unserved_ppm ? i : 0;
 }
 
 /*

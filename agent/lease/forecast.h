@@ -37,7 +37,7 @@ struct lg_forecast {
 	uint32_t above_permille;
 	uint32_t small_permille;	/* the same where all hosts see one key below its limit; 1000 where it is not small for its hosts */
 	struct lg_forecast_price price[3];
-	size_t wider;		/* in price: the first that is wide, else the widest; 0: this one is wide enough */
+	size_t wider;		/* in price: the first that is wide, else the widest; 0: this one is wide enough, or as good */
 	struct lg_forecast_messages home;	/* all regions to the home of a key */
 	struct lg_forecast_messages region;	/* all hosts to their regions */
 	uint64_t out_tok;	/* out at worst while the rate of the limit is spent */
