@@ -152,8 +152,8 @@ static void serves_print(const struct lg_forecast *f)
 {
 	char rtt[LG_NUM_TEXT_LEN], lambda[LG_NUM_TEXT_LEN], below[LG_NUM_TEXT_LEN], above[LG_NUM_TEXT_LEN];
 
-	printf("  serves    %s of the traffic below the limit, %s of the limit above it, when all arrives in ", served_text(f->below_permille, below),
-	       served_text(f->above_permille, above));
+	printf("  serves    %s of the traffic below the limit, %s of the limit above it, when all arrives in ",
+	       served_text(f->below_permille, below), served_text(f->above_permille, above));
 	time_text(f->lambda_ns, lambda);
 	if (f->terms.kind == LG_LEASE_LIMIT)
 		printf("one\n            region, which runs the limit then (a token that is spent is in nobody's hands for %s);\n"
@@ -197,8 +197,8 @@ static void lent_print(const struct lg_rule_def *rule, const struct lg_forecast 
 	else
 		printf("  lent      %s at worst while the limit is spent, never more than %s;", tok_text(f->out_tok, rule->unit, out),
 		       tok_text(f->stranded_tok, rule->unit, most));
-	printf(" who falls silent may\n            spend what it holds for %s, and %s later it counts as spent\n", time_text(f->terms.ttl_ns, ttl),
-	       time_text(f->terms.grace_ns, grace));
+	printf(" who falls silent may\n            spend what it holds for %s, and %s later it counts as spent\n",
+	       time_text(f->terms.ttl_ns, ttl), time_text(f->terms.grace_ns, grace));
 }
 
 static void settings_print(const struct lg_rule_def *rule, const struct lg_forecast *f)

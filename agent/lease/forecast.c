@@ -15,9 +15,9 @@
  *            and costs nothing above it, where the tokens are spent later in the same window.
  *
  * Below the limit the share of the *traffic* is larger by as much: supply / load. A sub-limit is minted by the region itself: the same
- * formulas with the round trip between region and host, and without the home's tick; what is so short beside a round trip counts then,
- * a tick more of the host for a reading to be confirmed, and of a bucket's cycle four of its ticks. A fixed window is run as a sliding one. Only in steady
- * state: traffic that moves waits until its new region has a part.
+ * formulas with the round trip between region and host, and without the home's tick; beside so short a round trip a tick more of the host
+ * counts, for a reading to be confirmed, and of a bucket's cycle four. A fixed window is run as a sliding one. Only in steady state:
+ * traffic that moves waits until its new region has a part.
  */
 #include "lease/forecast.h"
 
@@ -147,6 +147,14 @@ static uint32_t unserved_ppm(const struct lg_terms *t)
 	return (uint32_t)FULL - (below < above ? below : above);
 }
 
+/* Whether round trips cost no more than a hundredth by blocks. */
+static bool is_wide(const struct lg_terms *t)
+{
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		return !lg_terms_is_short(t);
+	return t->per_ns >= 100 * lg_terms_lambda_ns(t, t->far_rtt_ns);
+}
+
 /* The same rate over factor times the time. */
 static struct lg_forecast_price price_of(const struct lg_rule_def *rule, const struct lg_fleet *fleet, uint64_t factor)
 {
@@ -157,7 +165,7 @@ static struct lg_forecast_price price_of(const struct lg_rule_def *rule, const s
 	wide.per_ns *= factor;
 	wide.burst_tok *= factor;
 	lg_terms_init(&wide, fleet, &t);
-	return (struct lg_forecast_price){ .factor = factor, .span_ns = lg_terms_span_ns(&t), .wide = !lg_terms_is_short(&t),
+	return (struct lg_forecast_price){ .factor = factor, .span_ns = lg_terms_span_ns(&t), .wide = is_wide(&t),
 					   .unserved_ppm = unserved_ppm(&t), .home = home_messages(&t) };
 }
 

@@ -27,7 +27,7 @@ struct lg_forecast_price {
 	uint64_t span_ns;	/* what the budget then lasts */
 	uint32_t unserved_ppm;	/* part of the limit, at the dearer of the two loads, all of it in the farthest region */
 	struct lg_forecast_messages home;
-	bool wide;		/* as lg_terms_is_short() says not */
+	bool wide;		/* round trips cost no more than a hundredth */
 };
 
 struct lg_forecast {

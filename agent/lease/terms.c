@@ -64,14 +64,19 @@ uint64_t lg_terms_needed_tok(const struct lg_terms *t)
 	return minted_tok(t, 16 * (t->region_period_ns / 10) + 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
 }
 
-/* By blocks a window serves W / (W + Lambda), and a bucket what may be out once per two round trips (forecast.c). */
+/*
+ * By blocks a window serves W / (W + Lambda), and a bucket what may be out once per two round trips (forecast.c). Parts of a limit serve
+ * steady traffic whole, but follow traffic that moves only when what was spent has left the window. Measured over 150 ms, windows of up
+ * to 3 s are served better in parts however the traffic moves; of 10 s blocks cost 0.02 at worst, and traffic that hops each second or
+ * swells and fades is served 0.93 and 0.95 by them, 0.83 and 0.80 in parts.
+ */
 bool lg_terms_is_short(const struct lg_terms *t)
 {
 	uint64_t lambda = lg_terms_lambda_ns(t, t->far_rtt_ns);
 
 	if (t->algorithm == LG_TOKEN_BUCKET)
 		return lg_min_u64(t->max_outstanding_tok, t->budget_tok) < minted_tok(t, 2 * lambda);
-	return t->per_ns < 100 * lambda;
+	return t->per_ns < 20 * lambda;
 }
 
 /* The longest period for which out_tok are enough. */
@@ -149,7 +154,6 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 {
 	struct lg_terms t = {
 		.algorithm = rule->algorithm == LG_SLIDING_LOG ? LG_SLIDING_WINDOW : rule->algorithm,
-		.kind = LG_LEASE_BLOCK,
 		.far_rtt_ns = fleet->far_rtt_ns ? fleet->far_rtt_ns : FAR_RTT_NS,
 		.limit_tok = rule->limit_tok,
 		.per_ns = rule->per_ns,
@@ -166,6 +170,9 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 	ticks_set(&t);
 	period_set(&t, rule);
 	t.max_outstanding_tok = max_outstanding_tok(&t, rule);
+	t.kind = rule->lease.kind;
+	if (t.kind == LG_LEASE_AUTO)
+		t.kind = lg_terms_is_short(&t) ? LG_LEASE_LIMIT : LG_LEASE_BLOCK;
 	/* Long enough to outlive a few lost reports; a holder that is gone strands its lease no longer than that. */
 	t.ttl_ns = lg_max_u64(lg_clamp_u64(10 * t.region_period_ns, 10 * S, 30 * S), 3 * t.region_period_ns);
 	*ret_terms = t;

@@ -183,6 +183,37 @@ TEST(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend)
 	}
 }
 
+TEST(short_spans_are_lent_as_limits)
+{
+	static const struct {
+		enum lg_algorithm algorithm;
+		uint64_t limit_tok, per_ms, burst_tok, rtt_ms;
+		enum lg_lease_kind written, kind;
+	} rows[] = {
+		{ LG_SLIDING_WINDOW, 1000, 1000, 0, 150, LG_LEASE_AUTO, LG_LEASE_LIMIT },
+		{ LG_FIXED_WINDOW, 1000, 1000, 0, 150, LG_LEASE_AUTO, LG_LEASE_LIMIT },
+		{ LG_SLIDING_WINDOW, 10000, 60000, 0, 150, LG_LEASE_AUTO, LG_LEASE_BLOCK },
+		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 150, LG_LEASE_AUTO, LG_LEASE_BLOCK },
+		/* Lambda is the round trip and 70 ms at 10 s: a twentieth of it */
+		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 430, LG_LEASE_AUTO, LG_LEASE_BLOCK },
+		{ LG_SLIDING_WINDOW, 10000, 10000, 0, 431, LG_LEASE_AUTO, LG_LEASE_LIMIT },
+		/* and 37 ms of a bucket that lasts a second or less: half of it, which may be out, against 2 x 187 ms of 1,000 per second */
+		{ LG_TOKEN_BUCKET, 1000, 1000, 748, 150, LG_LEASE_AUTO, LG_LEASE_BLOCK },
+		{ LG_TOKEN_BUCKET, 1000, 1000, 747, 150, LG_LEASE_AUTO, LG_LEASE_LIMIT },
+		{ LG_TOKEN_BUCKET, 1000, 1000, 10, 150, LG_LEASE_BLOCK, LG_LEASE_BLOCK },
+		{ LG_TOKEN_BUCKET, 1000, 1000, 1000, 150, LG_LEASE_LIMIT, LG_LEASE_LIMIT },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .algorithm = rows[i].algorithm, .limit_tok = rows[i].limit_tok, .per_ns = rows[i].per_ms * MS,
+					    .burst_tok = rows[i].burst_tok, .lease.kind = rows[i].written };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12, .far_rtt_ns = rows[i].rtt_ms * MS }, &t);
+		assert_int_equal(t.kind, rows[i].kind);
+	}
+}
+
 TEST(the_fleet_is_what_the_configuration_lists)
 {
 	struct lg_config config = { .n_regions = 2, .regions = { { .hosts = 4 }, { .hosts = 7 } }, .far_rtt_ns = 80 * MS };
@@ -217,6 +248,7 @@ int main(void)
 		cmocka_unit_test(a_message_budget_sets_the_period_as_long_as_half_of_the_budget_covers_it),
 		cmocka_unit_test(limits_that_are_small_for_their_hosts_are_owned_by_one),
 		cmocka_unit_test(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend),
+		cmocka_unit_test(short_spans_are_lent_as_limits),
 		cmocka_unit_test(the_fleet_is_what_the_configuration_lists),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
 	};

@@ -143,6 +143,7 @@ static void a_class_is_a_preset_and_what_is_written_takes_its_place(void **state
 		{ "class: sync, lease: {kind: auto, owner: off}, fallback: open", LG_FALLBACK_OPEN, LG_LEASE_AUTO, LG_OWNER_OFF },
 		{ "class: strict, lease: {owner: on}, fallback: share", LG_FALLBACK_SHARE, LG_LEASE_AUTO, LG_OWNER_ON },
 		{ "class: lease, lease: {kind: block}, fallback: closed", LG_FALLBACK_CLOSED, LG_LEASE_BLOCK, LG_OWNER_AUTO },
+		{ "class: sync, lease: {kind: limit}", LG_FALLBACK_DENY, LG_LEASE_LIMIT, LG_OWNER_ON },
 	};
 
 	(void)state;
@@ -493,7 +494,7 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		{ RULE "    evaluate: none\n", "4:15: evaluate: \"none\" is none of first, all" },
 		{ RULE "    on_full: drop\n", "4:14: on_full: \"drop\" is none of overflow, deny, pass" },
 		{ GLOBAL "    fallback: fail\n", "5:15: fallback: \"fail\" is none of deny, share, closed, open" },
-		{ GLOBAL "    lease: {kind: limit}\n", "5:19: lease.kind: \"limit\"" NOT_YET ", only auto, block" },
+		{ GLOBAL "    lease: {kind: part}\n", "5:19: lease.kind: \"part\" is none of auto, block, limit" },
 		{ GLOBAL "    lease: {rpc_budget: 10}\n",
 		  "5:25: lease.rpc_budget: \"10\" says no time: write an amount per duration, such as 10000/1m" },
 		{ GLOBAL "    lease: {rpc_budget: 1001/s}\n",
