@@ -425,6 +425,25 @@ uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_
 	return g.tok;
 }
 
+uint64_t lg_ledger_level_tok(const struct lg_ledger *l, uint64_t tok)
+{
+	uint64_t level = 0, left = tok;
+	uint32_t n_over = l->n;
+
+	while (n_over && left / n_over > level) {
+		uint64_t below = 0;
+
+		level = left / n_over;
+		n_over = 0;
+		for (uint32_t i = 0; i < l->n; i++) {
+			n_over += l->v[i].want_tok > level;
+			below += l->v[i].want_tok > level ? 0 : l->v[i].want_tok;
+		}
+		left = lg_sub_floor(tok, below);
+	}
+	return level + 1;
+}
+
 bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_lessor *lessor, const struct lg_holder *h, uint64_t free_tok)
 {
 	uint64_t unmet_tok = lg_holder_unmet_tok(h);

@@ -107,6 +107,9 @@ void lg_ledger_expire(struct lg_ledger *l, uint64_t now_ns, void (*lapsed)(void 
  * a few tokens split among many are of no use to anybody. */
 uint64_t lg_ledger_divide(struct lg_ledger *l, struct lg_lessor *lessor, uint64_t free_tok, const uint64_t *most_tok, uint64_t now_ns,
 			  void (*given)(void *arg, struct lg_holder *h, uint64_t tok), void *arg);
+/* The height of water that fills vessels as high as the wants with tok tokens, and a token more for the odd ones: a most_tok that leaves
+ * holders with even stocks rather than giving each as much. */
+uint64_t lg_ledger_level_tok(const struct lg_ledger *l, uint64_t tok);
 /* Whether h can be served out of free_tok without a look at the other accounts: of a few, when nobody else is short; of many, when a
  * division would give it all it wants too. (What the others would get waits for the tick.) */
 bool lg_ledger_serves_alone(const struct lg_ledger *l, const struct lg_lessor *lessor, const struct lg_holder *h, uint64_t free_tok);

@@ -76,6 +76,7 @@ struct lg_limits {
 	uint64_t end_ns;	/* nothing lapses before this */
 	uint64_t promised[KINDS]; /* sums */
 	struct lg_slots gone;	/* window: parts that lapsed */
+	const struct lg_home_effects *fx;	/* of the call in progress, or NULL */
 };
 
 /* ---- what there is ---- */
@@ -102,6 +103,14 @@ static void promise(struct lg_limits *l, struct part *p, int kind, uint64_t amou
 	p->promised[kind] = amount;
 }
 
+static void note(const struct lg_limits *l, const struct part *p, enum lg_note_kind kind, uint64_t tok)
+{
+	if (!l->fx || !l->fx->note)
+		return;
+	l->fx->note(l->fx->arg, &(struct lg_note){ .kind = kind, .holder = p->index, .epoch = l->lessor->epoch, .generation = p->generation,
+						    .tok = tok, .outstanding_tok = p->promised[TOK], .spent_tok = p->spent_tok });
+}
+
 /* A part ends, and with it all that was told of it. What it may still have spent of a window counts from now. */
 static void begin(struct lg_limits *l, struct part *p, uint32_t generation, uint64_t now_ns)
 {
@@ -114,6 +123,8 @@ static void begin(struct lg_limits *l, struct part *p, uint32_t generation, uint
 		promise(l, p, k, 0);
 		p->limit[k] = 0;
 	}
+	if (tok)
+		note(l, p, LG_NOTE_LAPSE, tok);
 	p->generation = generation;
 	p->version = p->acked = 0;
 	p->spent_tok = 0;
@@ -222,7 +233,7 @@ static bool is_sane(const struct lg_ask *ask)
  * of it, unless it is told anew. */
 static void acknowledge(struct lg_limits *l, struct part *p, const struct lg_ask *ask)
 {
-	uint64_t held[KINDS] = { ask->held_tok, l->window ? 0 : ask->held_permille };
+	uint64_t held[KINDS] = { ask->held_tok, l->window ? 0 : ask->held_permille }, was_tok = p->promised[TOK];
 
 	p->acked = ask->limit_version;
 	for (int k = 0; k < KINDS; k++) {
@@ -234,6 +245,17 @@ static void acknowledge(struct lg_limits *l, struct part *p, const struct lg_ask
 		if (held[k] < p->limit[k])
 			p->limit[k] = 0;
 	}
+	if (p->promised[TOK] < was_tok)
+		note(l, p, LG_NOTE_RETURN, was_tok - p->promised[TOK]);
+}
+
+static void hear_spent(struct lg_limits *l, struct part *p, uint64_t spent_tok)
+{
+	uint64_t new_tok = lg_sub_floor(spent_tok, p->spent_tok);
+
+	p->spent_tok += new_tok;
+	if (new_tok)
+		note(l, p, LG_NOTE_REPORT, new_tok);
 }
 
 /* Whether it is news. Of an earlier life of the holder: -ESTALE. */
@@ -252,7 +274,7 @@ static int hear(struct lg_limits *l, struct part *p, uint64_t incarnation, const
 		begin(l, p, p->generation + 1, now_ns);	/* it has forgotten this lease */
 	} else if (ask->generation == p->generation && ask->kind == LG_LEASE_LIMIT) {
 		acknowledge(l, p, ask);
-		p->spent_tok = lg_max_u64(p->spent_tok, ask->spent_tok);
+		hear_spent(l, p, ask->spent_tok);
 	}
 	p->life = ask->life;
 	p->seq = ask->seq;
@@ -489,7 +511,7 @@ static void raise(struct lg_limits *l, int kind, const struct part *asked, uint6
 	}
 }
 
-static void answer(struct lg_limits *l, struct part *p, const struct lg_home_effects *fx)
+static void answer(const struct lg_limits *l, const struct part *p)
 {
 	const struct lg_terms *t = l->lessor->terms;
 	struct lg_grant grant = {
@@ -505,11 +527,11 @@ static void answer(struct lg_limits *l, struct part *p, const struct lg_home_eff
 		.status = l->recovering ? LG_GRANT_RECOVERING : LG_GRANT_OK,
 	};
 
-	fx->grant(fx->arg, p->index, &grant);
+	l->fx->grant(l->fx->arg, p->index, &grant);
 }
 
 /* Cuts the limit anew; tells those whose part changed, and `asked` in any case. Whether time alone may bring somebody more. */
-static bool divide(struct lg_limits *l, struct part *asked, uint64_t now_ns, const struct lg_home_effects *fx)
+static bool divide(struct lg_limits *l, struct part *asked, uint64_t now_ns)
 {
 	bool waits = false;
 
@@ -526,8 +548,10 @@ static bool divide(struct lg_limits *l, struct part *asked, uint64_t now_ns, con
 		if (!p->changed && p != asked)
 			continue;
 		p->version += p->changed;
+		if (p->changed)
+			note(l, p, LG_NOTE_GRANT, p->limit[TOK]);
 		p->changed = false;
-		answer(l, p, fx);
+		answer(l, p);
 	}
 	return waits && l->window && lg_slots_sum(&l->gone, now_ns);
 }
@@ -572,20 +596,25 @@ void lg_limits_terms(struct lg_limits *l, const struct lg_terms *terms, uint64_t
 		lg_slots_reshape(&l->gone, terms->per_ns, terms->slot_ns, GONE_SLOTS, now_ns);
 }
 
-void lg_limits_ask(struct lg_limits *l, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
-		   const struct lg_home_effects *fx)
+static void refuse(const struct lg_limits *l, uint32_t holder, const struct lg_ask *ask)
+{
+	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = l->lessor->epoch, .status = LG_GRANT_OVERLOADED };
+
+	l->fx->grant(l->fx->arg, holder, &grant);
+	if (l->fx->note)
+		l->fx->note(l->fx->arg, &(struct lg_note){ .kind = LG_NOTE_REFUSE, .holder = holder, .epoch = grant.epoch,
+							    .generation = ask->generation, .status = grant.status });
+}
+
+static void ask_part(struct lg_limits *l, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns)
 {
 	struct part *p;
 	int r;
 
-	if (ask->epoch != l->lessor->epoch || !is_sane(ask))
-		return;
 	advance(l, now_ns);
 	r = open_part(l, holder, incarnation, ask->generation, &p);
 	if (r < 0) {
-		struct lg_grant grant = { .ack_seq = ask->seq, .epoch = l->lessor->epoch, .status = LG_GRANT_OVERLOADED };
-
-		fx->grant(fx->arg, holder, &grant);
+		refuse(l, holder, ask);
 		return;
 	}
 	if (r)
@@ -593,15 +622,28 @@ void lg_limits_ask(struct lg_limits *l, uint32_t holder, uint64_t incarnation, c
 	if (hear(l, p, incarnation, ask, now_ns) < 0)
 		return;
 	settle(l, now_ns);
-	divide(l, p, now_ns, fx);
+	divide(l, p, now_ns);
+}
+
+void lg_limits_ask(struct lg_limits *l, uint32_t holder, uint64_t incarnation, const struct lg_ask *ask, uint64_t now_ns,
+		   const struct lg_home_effects *fx)
+{
+	if (ask->epoch != l->lessor->epoch || !is_sane(ask))
+		return;
+	l->fx = fx;
+	ask_part(l, holder, incarnation, ask, now_ns);
+	l->fx = NULL;
 }
 
 uint64_t lg_limits_tick(struct lg_limits *l, uint64_t now_ns, const struct lg_home_effects *fx)
 {
+	bool waits;
+
+	l->fx = fx;
 	advance(l, now_ns);
-	if (divide(l, NULL, now_ns, fx) || l->recovering)
-		return now_ns + l->lessor->terms->home_tick_ns;
-	return l->end_ns;
+	waits = divide(l, NULL, now_ns);
+	l->fx = NULL;
+	return waits || l->recovering ? now_ns + l->lessor->terms->home_tick_ns : l->end_ns;
 }
 
 void lg_limits_count_full(struct lg_limits *l, uint64_t now_ns)

@@ -458,32 +458,12 @@ static void given(void *arg, struct lg_holder *holder, uint64_t tok)
 	note(call->r, call->fx, LG_NOTE_GRANT, holder, holder->generation, tok);
 }
 
-/* The height of water that fills vessels as high as the wants with tok tokens, and a token more for the odd ones. */
-static uint64_t level_tok(const struct lg_ledger *l, uint64_t tok)
-{
-	uint64_t level = 0, left = tok;
-	uint32_t n_over = l->n;
-
-	while (n_over && left / n_over > level) {
-		uint64_t below = 0;
-
-		level = left / n_over;
-		n_over = 0;
-		for (uint32_t i = 0; i < l->n; i++) {
-			n_over += l->v[i].want_tok > level;
-			below += l->v[i].want_tok > level ? 0 : l->v[i].want_tok;
-		}
-		left = lg_sub_floor(tok, below);
-	}
-	return level + 1;
-}
-
 /* What a limit mints is lent as soon as it is there, so little that whoever has one token more than another lets it lie: here it is the
  * stock of the hosts that is kept even, not what they are given. */
 static uint64_t divide_evenly(struct lg_region *r, uint64_t now_ns, struct region_call *call)
 {
 	uint64_t most_tok[LG_LEDGER_FEW], free_tok = lendable_tok(r, now_ns);
-	uint64_t level = level_tok(&r->ledger, free_tok + r->ledger.outstanding_tok);
+	uint64_t level = lg_ledger_level_tok(&r->ledger, free_tok + r->ledger.outstanding_tok);
 
 	for (uint32_t i = 0; i < r->ledger.n; i++)
 		most_tok[i] = level;

@@ -171,6 +171,25 @@ static void granted(struct lg_ledger *l, uint64_t tok)
 	assert_int_equal(grant.granted_tok, tok);
 }
 
+TEST(the_level_is_where_stocks_are_even)
+{
+	static const struct { uint64_t want[3], tok, level; } rows[] = {
+		{ { 10, 50, 200 }, 90, 41 },	/* 10, 40, 40 */
+		{ { 100, 100, 100 }, 90, 31 },	{ { 100, 100, 100 }, 92, 31 }, { { 5, 5, 200 }, 110, 101 },
+		{ { 0, 0, 7 }, 3, 4 },		{ { 9, 9, 9 }, 0, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_ledger l;
+
+		begin(&l, i);
+		for (uint32_t h = 0; h < 3; h++)
+			ask(&l, h, 1, rows[i].want[h]);
+		assert_int_equal(lg_ledger_level_tok(&l, rows[i].tok), rows[i].level);
+		lg_ledger_fini(&l);
+	}
+}
+
 TEST(totals_tell_how_much_and_slots_tell_when)
 {
 	static const struct {
@@ -614,6 +633,7 @@ int main(void)
 		cmocka_unit_test(many_holders_are_served_alike),
 		cmocka_unit_test(a_holder_whose_lease_is_about_to_end_gets_nothing),
 		cmocka_unit_test(a_holder_may_be_capped_below_its_want),
+		cmocka_unit_test(the_level_is_where_stocks_are_even),
 		cmocka_unit_test(totals_tell_how_much_and_slots_tell_when),
 		cmocka_unit_test(a_slot_is_booked_once),
 		cmocka_unit_test(loss_repetition_and_reordering_leave_the_same_books),

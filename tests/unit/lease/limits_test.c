@@ -17,7 +17,30 @@ struct script {
 	struct grants grants;
 	struct lg_home_effects fx;
 	uint64_t seq;
+	struct {
+		size_t n;
+		struct lg_note v[32];
+	} notes;
 };
+
+static void keep_note(void *arg, const struct lg_note *note)
+{
+	struct script *s = (struct script *)((char *)arg - offsetof(struct script, grants));
+
+	assert_true(s->notes.n < 32);
+	s->notes.v[s->notes.n++] = *note;
+}
+
+static void assert_noted(const struct script *s, enum lg_note_kind kind, uint32_t generation, uint64_t tok, uint64_t outstanding_tok)
+{
+	const struct lg_note *n = &s->notes.v[s->notes.n - 1];
+
+	assert_true(s->notes.n > 0);
+	assert_int_equal(n->kind, kind);
+	assert_int_equal(n->generation, generation);
+	assert_int_equal(n->tok, tok);
+	assert_int_equal(n->outstanding_tok, outstanding_tok);
+}
 
 static void begin_life(struct script *s, struct lg_terms terms, uint64_t now_ns)
 {
@@ -405,6 +428,38 @@ TEST(a_lowered_limit_shrinks_those_who_have_more)
 	end(&s);
 }
 
+TEST(what_changes_on_the_books_is_noted)
+{
+	struct lg_ask spent = request_of(9, 0);
+	struct script s;
+
+	begin(&s, window());
+	s.fx.note = keep_note;
+	say(&s, 7, 0, 0, 0, 0, 2000, T0);
+	assert_noted(&s, LG_NOTE_GRANT, 1, 1000, 1000);
+	assert_int_equal(s.notes.v[0].holder, 7);
+	assert_int_equal(s.notes.v[0].epoch, 1);
+	spent.generation = spent.limit_version = 1;
+	spent.kind = LG_LEASE_LIMIT;
+	spent.request = false;
+	spent.held_tok = 1000;
+	spent.granted_tok = spent.spent_tok = 300;
+	lg_limits_ask(s.l, 7, 1, &spent, T0 + S, &s.fx);
+	assert_int_equal(s.notes.n, 2);
+	assert_noted(&s, LG_NOTE_REPORT, 1, 300, 1000);
+	assert_int_equal(s.notes.v[1].spent_tok, 300);
+	spent.seq++;
+	spent.held_tok = 250;
+	lg_limits_ask(s.l, 7, 1, &spent, T0 + 2 * S, &s.fx);
+	assert_noted(&s, LG_NOTE_RETURN, 1, 750, 250);
+	lg_limits_tick(s.l, T0 + 13 * S, &s.fx);
+	assert_noted(&s, LG_NOTE_LAPSE, 1, 250, 0);
+	say(&s, LG_HOLDERS_MAX, 0, 0, 0, 0, 1, T0 + 13 * S);
+	assert_noted(&s, LG_NOTE_REFUSE, 0, 0, 0);
+	assert_int_equal(s.notes.n, 5);
+	end(&s);
+}
+
 TEST(messages_out_of_all_bounds_are_not_processed)
 {
 	struct script s;
@@ -530,7 +585,7 @@ static void site_speak(struct world *w, struct site *s, uint64_t now_ns)
 	ask.epoch = s->epoch;
 	ask.generation = s->generation;
 	ask.request = s->demand > 0;
-	ask.want_tok = ask.request;
+	ask.want_tok = ask.request ? LG_BURST_MAX_TOK : 0;
 	ask.demand_mtps = (uint64_t)(s->demand * 1000);
 	lg_sublimit_tell(&s->sub, &ask, s->out_tok, now_ns);
 	ask.n_slots = ask.n_history = 0;
@@ -824,6 +879,7 @@ int main(void)
 		cmocka_unit_test(a_successor_learns_from_history_what_was_spent_under_leases_that_are_void),
 		cmocka_unit_test(a_window_of_which_somebody_forgot_something_counts_as_full_at_that_time),
 		cmocka_unit_test(a_lowered_limit_shrinks_those_who_have_more),
+		cmocka_unit_test(what_changes_on_the_books_is_noted),
 		cmocka_unit_test(messages_out_of_all_bounds_are_not_processed),
 		cmocka_unit_test(no_schedule_makes_parts_of_a_bucket_admit_more_than_the_whole),
 		cmocka_unit_test(no_schedule_makes_parts_of_a_window_admit_more_than_the_whole),
