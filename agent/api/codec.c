@@ -337,6 +337,7 @@ void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire
 	ret_ask->want_tok = ret_ask->request ? ask->request->want_tok : 0;
 	ret_ask->demand_mtps = u->demand_mtps;
 	ret_ask->peak_tok = u->peak_tok;
+	ret_ask->hosts = u->hosts;
 	copy_held(ret_ask, u);
 	ret_ask->n_slots = copy_slots(ret_ask->slots, u->slots, u->n_slots);
 	ret_ask->n_history = copy_slots(ret_ask->history, u->history, u->n_history);

@@ -110,6 +110,7 @@ static void fill_usage(Leasegate__V1__ReportUsage *u, const struct lg_ask *ask)
 	u->remaining_tok = ask->granted_tok > used_tok ? ask->granted_tok - used_tok : 0;
 	u->demand_mtps = at_most(ask->demand_mtps, LG_WIRE_TOK_MAX);
 	u->peak_tok = at_most(ask->peak_tok, LG_WIRE_TOK_MAX);
+	u->hosts = ask->hosts;
 	fill_held(u, ask);
 }
 

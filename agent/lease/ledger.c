@@ -13,6 +13,7 @@
 #define TELL_SLICE_NS (100 * MS)
 #define TOTAL_MAX (1ull << 62)
 #define DEMAND_MAX_MTPS (1ull << 50)
+#define WEIGHT_MAX 255u
 #define ENDS_MAX_MS ((1ull << 23) - 1)
 
 void lg_ledger_init(struct lg_ledger *l)
@@ -250,8 +251,24 @@ enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, u
 	set_asked(h, now_ns);
 	h->want_tok = ask->request ? lg_min_u64(ask->want_tok, LG_BURST_MAX_TOK) : 0;
 	h->demand_mtps = (float)ask->demand_mtps;
+	h->weight = lg_min_u64(ask->hosts, WEIGHT_MAX);
 	sums_with(l, h);
 	return LG_LEDGER_BOOKED;
+}
+
+/* The vessel's width. */
+static uint64_t weight(const struct lg_holder *h)
+{
+	return h->weight ? h->weight : 1;
+}
+
+uint32_t lg_ledger_wanting(const struct lg_ledger *l)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < l->n; i++)
+		n += l->v[i].want_tok ? weight(&l->v[i]) : 0;
+	return (uint32_t)n;
 }
 
 uint64_t lg_ledger_void(struct lg_ledger *l, struct lg_holder *h)
@@ -318,35 +335,36 @@ static uint64_t room_tok(const struct division *d, uint32_t i)
 }
 
 /*
- * Fills the holders like vessels of different height under one tap: as long as an equal part of the rest would overfill someone, those
- * are filled to the brim and drop out. Each pass drops at least one; few are needed. The height of the water, UINT64_MAX when all are
- * full; *ret_rest_tok are the odd tokens above it.
+ * Fills the holders like vessels of different height and width under one tap: as long as an equal part of the rest, by width, would overfill
+ * someone, those are filled to the brim and drop out. Each pass drops at least one; few are needed. The height of the water,
+ * UINT64_MAX when all are full; *ret_rest_tok are the odd tokens above it.
  */
 static uint64_t level_tok(const struct division *d, uint64_t free_tok, uint64_t *ret_rest_tok)
 {
-	uint64_t left_tok = free_tok, each_tok = 0;
-	uint32_t n_short = d->l->n;
+	uint64_t left_tok = free_tok, each_tok = 0, short_width = 0;
 
-	for (int pass = 0; pass < DIVIDE_PASSES_MAX; pass++) {
-		uint64_t below_tok = 0;
-		uint32_t n_over = 0;
+	*ret_rest_tok = 0;
+	for (uint32_t i = 0; i < d->l->n; i++)
+		short_width += weight(&d->l->v[i]);
+	for (int pass = 0; short_width && pass < DIVIDE_PASSES_MAX; pass++) {
+		uint64_t below_tok = 0, over_width = 0;
 
-		each_tok = left_tok / n_short;
+		each_tok = left_tok / short_width;
 		for (uint32_t i = 0; i < d->l->n; i++) {
-			uint64_t room = room_tok(d, i);
+			uint64_t room = room_tok(d, i), width = weight(&d->l->v[i]);
 
-			if (room > each_tok)
-				n_over++;
+			if (room > each_tok * width)
+				over_width += width;
 			else
 				below_tok += room;
 		}
 		left_tok = free_tok - below_tok;
-		*ret_rest_tok = left_tok - each_tok * n_over;
-		if (n_over == 0)
+		*ret_rest_tok = left_tok - each_tok * over_width;
+		if (over_width == 0)
 			return UINT64_MAX;
-		if (n_over == n_short)
+		if (over_width == short_width)
 			break;
-		n_short = n_over;
+		short_width = over_width;
 	}
 	return each_tok;
 }
@@ -398,13 +416,12 @@ static void give_level(struct lg_ledger *l, struct lg_lessor *lessor, const stru
 	if (level != UINT64_MAX && rest_tok)
 		start = (uint32_t)(lg_rand_next(&lessor->rand) % l->n);
 	for (uint32_t k = 0, i = start; k < l->n; k++, i = i + 1 < l->n ? i + 1 : 0) {
-		uint64_t room = room_tok(d, i), tok = lg_min_u64(room, level);
+		uint64_t width = weight(&l->v[i]), room = room_tok(d, i);
+		uint64_t tok = level > room / width ? room : level * width;
+		uint64_t odd_tok = lg_min_u64(lg_min_u64(rest_tok, width), room - tok);
 
-		if (room > level && rest_tok) {
-			tok++;
-			rest_tok--;
-		}
-		give(l, &l->v[i], tok, g);
+		rest_tok -= odd_tok;
+		give(l, &l->v[i], tok + odd_tok, g);
 	}
 }
 

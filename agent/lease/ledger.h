@@ -30,7 +30,7 @@ struct lg_holder {
 	uint64_t index : 13;		/* the role's */
 	uint64_t untold : 1;		/* was given tokens that no grant has told yet */
 	uint64_t owner : 1;		/* of a small limit: is served first */
-	uint64_t _unused : 8;
+	uint64_t weight : 8;		/* hosts behind it: who has more gets more, where there is too little */
 	uint64_t seq;			/* last message processed. A message whose life is later is of another memory of the key */
 	uint64_t granted_tok;		/* totals of the generation */
 	uint64_t spent_tok;
@@ -92,6 +92,9 @@ enum lg_ledger_outcome {
 enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, uint32_t incarnation, const struct lg_ask *ask,
 				     uint64_t now_ns, struct lg_news *ret_news);
 
+/* Holders that want tokens, with those behind them. */
+uint32_t lg_ledger_wanting(const struct lg_ledger *l);
+
 /* Ends the lease for good. Returns what was outstanding, to be booked as spent now. */
 uint64_t lg_ledger_lapse(struct lg_ledger *l, struct lg_holder *h);
 /* A new generation, because the lessor's own lease is void. Returns what the holder may still have spent of the old one. */
@@ -99,9 +102,9 @@ uint64_t lg_ledger_void(struct lg_ledger *l, struct lg_holder *h);
 /* Calls lapsed() for each lease that ended, as soon as now_ns passes end_ns. */
 void lg_ledger_expire(struct lg_ledger *l, uint64_t now_ns, void (*lapsed)(void *arg, struct lg_holder *h, uint64_t tok), void *arg);
 
-/* Max-min fair: nobody gets more than it wants, nobody less than another who wants more; the last few tokens go round from a random
- * start. Only to holders whose lease goes on. most_tok, one for each account in their order or NULL: may hold no more than this,
- * whatever it wants. Who gets something is untold. Returns what was given.
+/* Max-min fair by weight: nobody gets more than it wants, nobody less per host behind it than another who wants more; the last few tokens
+ * go round from a random start. Only to holders whose lease goes on. most_tok, one for each account in their order or NULL: may hold no
+ * more than this, whatever it wants. Who gets something is untold. Returns what was given.
  *
  * Under terms with an owner, whoever asks for most is served first, whole, and stays the owner until another asks for twice as much:
  * a few tokens split among many are of no use to anybody. */

@@ -389,6 +389,7 @@ static void say(struct lg_lessee *l, bool request, uint64_t now_ns, const struct
 	ask.want_tok = request ? size.target_tok : 0;
 	ask.demand_mtps = demand_mtps(l, now_ns);
 	ask.peak_tok = peak_tok(l, now_ns);
+	ask.hosts = 1;
 	ask.kind = LG_LEASE_BLOCK;
 	ask.limit_version = ask.held_permille = 0;
 	ask.held_tok = 0;

@@ -334,6 +334,7 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	ask.returned_tok = r->returned_tok;
 	ask.demand_mtps = lg_min_u64(ask.demand_mtps, 1ull << 50);
 	ask.peak_tok = peak_tok(r, now_ns);
+	ask.hosts = lg_ledger_wanting(&r->ledger);
 	ask.n_history = 0;
 	if (r->has_history && !r->asker.heard)
 		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);

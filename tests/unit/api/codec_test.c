@@ -33,6 +33,7 @@ static struct lg_ask full_ask(void)
 		.want_tok = 300,
 		.demand_mtps = 4000,
 		.peak_tok = 5,
+		.hosts = 6,
 		.kind = LG_LEASE_LIMIT,
 		.limit_version = UINT32_MAX,
 		.held_tok = LG_WIRE_LIMIT_MAX,
@@ -69,6 +70,7 @@ static void check_same_ask(const struct lg_ask *a, const struct lg_ask *b)
 	assert_int_equal(a->want_tok, b->want_tok);
 	assert_int_equal(a->demand_mtps, b->demand_mtps);
 	assert_int_equal(a->peak_tok, b->peak_tok);
+	assert_int_equal(a->hosts, b->hosts);
 	assert_int_equal(a->kind, b->kind);
 	assert_int_equal(a->limit_version, b->limit_version);
 	assert_int_equal(a->held_tok, b->held_tok);

@@ -589,6 +589,57 @@ TEST(demands_below_an_equal_part_are_met_whole_and_the_rest_goes_to_who_wants_mo
 	}
 }
 
+TEST(who_has_more_hosts_behind_it_gets_more_where_there_is_too_little)
+{
+	static const struct { uint64_t want[3], free_tok, got[3]; uint32_t hosts[3]; } rows[] = {
+		{ { 100, 100, 100 }, 50, { 10, 30, 10 }, { 1, 3, 0 } },		/* none told counts as one */
+		{ { 5, 100, 100 }, 45, { 5, 30, 10 }, { 7, 3, 1 } },		/* not more than it wants */
+		{ { 1000, 1000, 0 }, 256, { 255, 1, 0 }, { 4000, 1, 9 } },	/* the most that counts */
+		{ { 100, 100, 100 }, 300, { 100, 100, 100 }, { 200, 3, 1 } },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_ledger l;
+
+		begin(&l, 1);
+		for (uint32_t h = 0; h < 3; h++) {
+			struct lg_ask a = request_of(1, rows[i].want[h]);
+			struct lg_grant grant;
+			struct lg_news news;
+
+			a.hosts = rows[i].hosts[h];
+			lg_ledger_ask(&l, open_holder(&l, h), 1, &a, T0, &news);
+			lg_ledger_grant(&l, &lessor, lg_ledger_find(&l, h), 10 * S, &grant);
+		}
+		lg_ledger_divide(&l, &lessor, rows[i].free_tok, NULL, T0, NULL, NULL);
+		for (uint32_t h = 0; h < 3; h++)
+			assert_int_equal(given(&l, h), rows[i].got[h]);
+		lg_ledger_fini(&l);
+	}
+}
+
+TEST(odd_tokens_are_all_given_whatever_the_weights)
+{
+	for (uint64_t seed = 0; seed < 50; seed++) {
+		struct lg_ledger l;
+
+		begin(&l, seed);
+		for (uint32_t h = 0; h < 4; h++) {
+			struct lg_ask a = request_of(1, 1000);
+			struct lg_grant grant;
+			struct lg_news news;
+
+			a.hosts = 1 + 50 * h;
+			lg_ledger_ask(&l, open_holder(&l, h), 1, &a, T0, &news);
+			lg_ledger_grant(&l, &lessor, lg_ledger_find(&l, h), 10 * S, &grant);
+		}
+		assert_int_equal(lg_ledger_wanting(&l), 4 + 50 * 6);
+		assert_int_equal(lg_ledger_divide(&l, &lessor, 303, NULL, T0, NULL, NULL), 303);
+		assert_int_equal(lg_ledger_divide(&l, &lessor, 305, NULL, T0, NULL, NULL), 305);
+		lg_ledger_fini(&l);
+	}
+}
+
 TEST(an_account_is_found_wherever_it_stands)
 {
 	struct lg_ledger l;
@@ -650,6 +701,8 @@ int main(void)
 		cmocka_unit_test(messages_out_of_bounds_are_not_processed),
 		cmocka_unit_test(all_is_known_when_the_listed_have_spoken_of_this_key_or_of_all),
 		cmocka_unit_test(demands_below_an_equal_part_are_met_whole_and_the_rest_goes_to_who_wants_more),
+		cmocka_unit_test(who_has_more_hosts_behind_it_gets_more_where_there_is_too_little),
+		cmocka_unit_test(odd_tokens_are_all_given_whatever_the_weights),
 		cmocka_unit_test(an_account_is_found_wherever_it_stands),
 		cmocka_unit_test(the_end_of_a_lease_is_never_told_too_early),
 	};
