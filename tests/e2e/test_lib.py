@@ -35,6 +35,12 @@ def test_the_worst_window_agrees_with_counting_each_window():
         assert max((law.trailing(stamps, width, t) for t in range(90)), default=0) == slow
 
 
+def test_fixed_windows_hold_their_first_moment_and_not_their_last():
+    assert law.fixed_windows([], 10, 0) == []
+    assert law.fixed_windows([0, 9, 10, 19, 30], 10, 0) == [2, 2, 0, 1]
+    assert law.fixed_windows([0, 9, 10, 19, 30], 10, -3) == [1, 2, 1, 1]
+
+
 def test_a_perfect_bucket_is_the_one_of_the_textbook():
     """Capacity 10, 2 per second: of 15 at once 10 pass, and the other 5 after 2.5 s."""
     assert law.token_bucket_perfect([0] * 15, 10, 2, S) == 10

@@ -27,6 +27,14 @@ def trailing(stamps_ns, window_ns, at_ns):
     return between(stamps_ns, at_ns - window_ns, at_ns)
 
 
+def fixed_windows(stamps_ns, window_ns, origin_ns):
+    """How many of the sorted stamps lie in each window [origin + k x window, origin + (k + 1) x window), first to last."""
+    if not stamps_ns:
+        return []
+    first, last = ((t - origin_ns) // window_ns for t in (stamps_ns[0], stamps_ns[-1]))
+    return [between(stamps_ns, origin_ns + k * window_ns - 1, origin_ns + (k + 1) * window_ns - 1) for k in range(first, last + 1)]
+
+
 def token_bucket_most(burst_tok, rate_tok, per_ns, duration_ns):
     """The most a full token bucket may admit in a time span: burst + rate x t."""
     return burst_tok + rate_tok * duration_ns // per_ns
