@@ -307,7 +307,7 @@ static void expire(struct lg_limits *l, uint64_t now_ns)
 	}
 }
 
-/* What each message and each tick begins with: time passes. */
+/* What each message and each tick begins with: time passes. Nothing else ends a lease, for nothing else can tell of it. */
 static void advance(struct lg_limits *l, uint64_t now_ns)
 {
 	settle(l, now_ns);
@@ -591,7 +591,7 @@ struct lg_limits *lg_limits_free(struct lg_limits *l)
 
 void lg_limits_terms(struct lg_limits *l, const struct lg_terms *terms, uint64_t now_ns)
 {
-	advance(l, now_ns);
+	settle(l, now_ns);
 	if (l->window)
 		lg_slots_reshape(&l->gone, terms->per_ns, terms->slot_ns, GONE_SLOTS, now_ns);
 }
@@ -654,7 +654,7 @@ void lg_limits_count_full(struct lg_limits *l, uint64_t now_ns)
 
 bool lg_limits_is_idle(struct lg_limits *l, uint64_t now_ns)
 {
-	advance(l, now_ns);
+	settle(l, now_ns);
 	for (uint32_t i = 0; i < l->n; i++)
 		if (l->v[i].wants)
 			return false;
@@ -665,7 +665,7 @@ void lg_limits_view(struct lg_limits *l, uint64_t now_ns, struct lg_home_view *r
 {
 	uint64_t gone_tok;
 
-	advance(l, now_ns);
+	settle(l, now_ns);
 	gone_tok = l->window ? lg_slots_sum(&l->gone, now_ns) : 0;
 	*ret = (struct lg_home_view){
 		.budget_tok = total(l, TOK),

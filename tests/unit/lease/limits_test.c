@@ -431,6 +431,7 @@ TEST(a_lowered_limit_shrinks_those_who_have_more)
 TEST(what_changes_on_the_books_is_noted)
 {
 	struct lg_ask spent = request_of(9, 0);
+	struct lg_home_view view;
 	struct script s;
 
 	begin(&s, window());
@@ -452,6 +453,10 @@ TEST(what_changes_on_the_books_is_noted)
 	spent.held_tok = 250;
 	lg_limits_ask(s.l, 7, 1, &spent, T0 + 2 * S, &s.fx);
 	assert_noted(&s, LG_NOTE_RETURN, 1, 750, 250);
+	/* Who only looks ends nothing unnoted. */
+	lg_limits_view(s.l, T0 + 13 * S, &view);
+	assert_int_equal(view.outstanding_tok, 250);
+	assert_false(lg_limits_is_idle(s.l, T0 + 13 * S));
 	lg_limits_tick(s.l, T0 + 13 * S, &s.fx);
 	assert_noted(&s, LG_NOTE_LAPSE, 1, 250, 0);
 	say(&s, LG_HOLDERS_MAX, 0, 0, 0, 0, 1, T0 + 13 * S);
