@@ -54,6 +54,7 @@ TEST(a_bucket_refills_by_its_rate_to_the_nanosecond)
 	assert_int_equal(consumed(&b, T0 + 3), 5);	/* 9/7 */
 	assert_int_equal(consumed(&b, T0 + 13), 1);
 	assert_int_equal(consumed(&b, T0 + 14), 0);
+	end(&b);
 }
 
 TEST(looking_often_is_the_same_as_looking_once)
@@ -71,6 +72,8 @@ TEST(looking_often_is_the_same_as_looking_once)
 	}
 	assert_int_equal(consumed(&often, now_ns), consumed(&once, now_ns));
 	assert_int_equal(often.b.level_low, once.b.level_low);
+	end(&often);
+	end(&once);
 }
 
 TEST(time_never_runs_back)
@@ -81,6 +84,7 @@ TEST(time_never_runs_back)
 	book(&b, 10, T0 + S, T0 + S);
 	assert_int_equal(consumed(&b, T0), 10);
 	assert_int_equal(consumed(&b, T0 + S), 10);
+	end(&b);
 }
 
 TEST(what_was_wasted_since_they_were_spent_drains_late_tokens)
@@ -99,6 +103,7 @@ TEST(what_was_wasted_since_they_were_spent_drains_late_tokens)
 		bucket_of(&b, 2, S);
 		book(&b, rows[i].tok, T0 + rows[i].spent_ms * MS, T0 + rows[i].now_ms * MS);
 		assert_int_equal(consumed(&b, T0 + rows[i].now_ms * MS), rows[i].consumed_tok);
+		end(&b);
 	}
 }
 
@@ -113,6 +118,7 @@ TEST(what_was_wasted_is_used_once)
 	assert_int_equal(consumed(&b, T0 + 5 * S), 3);
 	book(&b, 4, T0, T0 + 5 * S);		/* the first second's 2 are still there */
 	assert_int_equal(consumed(&b, T0 + 5 * S), 5);
+	end(&b);
 }
 
 /* However late the reports, the books are never below a bucket that knew each token when it was spent. That of every second run takes so
@@ -223,6 +229,7 @@ TEST(another_rate_leaves_what_is_consumed_as_it_is)
 	assert_int_equal(consumed(&b, T0 + 3500 * MS), 8);	/* 7 in 3 s */
 	change(&b, 7, 2 * S, 100 * MS, T0 + 3500 * MS);
 	assert_int_equal(consumed(&b, T0 + 5500 * MS), 1);
+	end(&b);
 }
 
 TEST(another_window_keeps_what_lies_in_it)
