@@ -108,9 +108,9 @@ static uint32_t between(const struct small *v, size_t n, uint64_t tok_x100)
 /* Measured, 12 hosts with a twelfth of the traffic each: no formula is known that would say it as well. */
 uint32_t lg_forecast_small(const struct lg_terms *t)
 {
-	static const struct small bucket[] = { { 42, 240 }, { 100, 560 }, { 200, 845 }, { 400, 980 }, { 800, 996 } };
-	static const struct small window[] = { { 42, 262 }, { 100, 551 }, { 200, 748 }, { 400, 881 },
-					       { 800, 928 }, { 1667, 947 }, { 8000, 978 } };
+	static const struct small bucket[] = { { 42, 268 }, { 100, 569 }, { 200, 822 }, { 400, 987 }, { 800, 995 } };
+	static const struct small window[] = { { 42, 253 }, { 100, 558 }, { 200, 747 }, { 400, 878 },
+					       { 800, 919 }, { 1667, 940 }, { 8000, 975 } };
 	uint64_t tok_x100 = 100 * lg_min_u64(t->limit_tok, LG_BURST_MAX_TOK) / t->hosts;
 
 	if (!t->limit_tok || t->hosts == 1 || !lg_terms_is_small(t))
@@ -179,17 +179,14 @@ static size_t wider(const struct lg_forecast *f)
 }
 
 /*
- * What a period uses, twice, since leases are renewed before they are used up and the spent is reported after; and what is on its way. The
- * factor is measured: 1.9 periods where one region has all the traffic, 2.3 where three have a part each. A host keeps at least a token.
- * Sub-limits are told whole: what nobody wants is spread over those who use the key.
+ * Spent and not yet reported, renewed ahead of time and on its way; a host keeps at least a token. Sub-limits are told whole: what nobody
+ * wants is spread over those who use the key.
  */
 static uint64_t worst_out_tok(const struct lg_terms *t)
 {
-	uint64_t periods_ns = (t->regions > 1 ? 23 : 19) * (t->region_period_ns / 10);
-
 	if (t->kind == LG_LEASE_LIMIT)
 		return out_tok(t);
-	return lg_min_u64(lg_mul_div(t->limit_tok, periods_ns + 2 * lambda_ns(t, t->far_rtt_ns), t->per_ns) + t->hosts, out_tok(t));
+	return lg_min_u64(lg_terms_needed_tok(t) + t->hosts, out_tok(t));
 }
 
 void lg_forecast_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_forecast *ret)
