@@ -78,16 +78,18 @@ TEST(an_empty_slab_goes_back_but_for_one)
 
 TEST(sizes_are_rounded_to_sixteen_bytes_and_large_ones_are_told_apart)
 {
-	static const struct { size_t size, used; } rows[] = { { 0, 16 }, { 1, 16 }, { 16, 16 }, { 17, 32 }, { 4095, 4096 }, { 4096, 4096 }, { 4097, 4112 }, { 1000000, 1000000 } };
+	static const size_t rows[][2] = {
+		{ 0, 16 }, { 1, 16 }, { 16, 16 }, { 17, 32 }, { 4095, 4096 }, { 4096, 4096 }, { 4097, 4112 }, { 1000000, 1000000 },
+	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct lg_pool_stat before = stat();
-		void *p = lg_pool_get(rows[i].size);
+		void *p = lg_pool_get(rows[i][0]);
 
 		assert_non_null(p);
-		memset(p, 1, rows[i].size);
-		assert_int_equal(stat().used_bytes - before.used_bytes, rows[i].used);
-		lg_pool_put(p, rows[i].size);
+		memset(p, 1, rows[i][0]);
+		assert_int_equal(stat().used_bytes - before.used_bytes, rows[i][1]);
+		lg_pool_put(p, rows[i][0]);
 		assert_int_equal(stat().used_bytes, before.used_bytes);
 	}
 	lg_pool_put(NULL, 100);
