@@ -168,7 +168,7 @@ static int check_grant(const Leasegate__V1__LeaseGrant *g, struct lg_complaint *
 	if (!g->lease)
 		return lg_complain(c, "the lease is missing");
 	if (g->status < LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK ||
-	    g->status > LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_RECOVERING)
+	    g->status > LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_UNREACHABLE)
 		return lg_complain(c, "the status is %d", (int)g->status);
 	if (g->status == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK && !g->lease->epoch)
 		return lg_complain(c, "the epoch is missing");

@@ -12,6 +12,7 @@
 #include "api/batch.h"
 #include "api/codec.h"
 #include "base/clock.h"
+#include "lease/holding.h"
 #include "loop/loop.h"
 #include "net/address.h"
 #include "net/grpc.h"
@@ -43,6 +44,7 @@ struct lg_lease_client {
 	struct lg_source *ticker;	/* each second: what takes too long */
 	uint32_t state_s;
 	uint32_t backoff_ms;
+	uint32_t n_holders;		/* that the lessor has, as far as is known */
 	bool failed;			/* to be taken down from the loop, for `why` */
 	char why[256];
 };
@@ -66,12 +68,15 @@ static void retry_after(struct lg_lease_client *client, uint32_t ms)
 
 static void go_down(struct lg_lease_client *client, const char *why)
 {
+	uint64_t spread_ns = client->state == UP ? lg_upstream_spread_ns(client->n_holders, arc4random()) : 0;
+
 	enter(client, DOWN);
 	client->failed = false;
 	client->stream = NULL;
 	client->grpc = lg_grpc_client_free(client->grpc);
 	lg_batch_clear(&client->batch);
-	retry_after(client, jittered(client->backoff_ms));
+	/* All of its holders lose a lessor at the same moment. */
+	retry_after(client, jittered(client->backoff_ms) + (uint32_t)(spread_ns / LG_NS_PER_MS));
 	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
 	client->handlers.down(client->arg, why);
 }
@@ -266,6 +271,11 @@ struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client)
 }
 
 /* ---- what the role says ---- */
+
+void lg_lease_client_crowd(struct lg_lease_client *client, uint32_t n_holders)
+{
+	client->n_holders = n_holders;
+}
 
 bool lg_lease_client_is_up(const struct lg_lease_client *client)
 {

@@ -57,6 +57,8 @@ int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct 
 /* Not from inside a handler. */
 struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client);
 LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
+/* The lessor has so many holders: if they are many, the way back after a loss begins at a random time of the next seconds. */
+void lg_lease_client_crowd(struct lg_lease_client *client, uint32_t n_holders);
 bool lg_lease_client_is_up(const struct lg_lease_client *client);
 /* Adds to the batch; ignored while down (the core says all again on up). */
 void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask);

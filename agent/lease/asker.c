@@ -147,6 +147,25 @@ bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_upstream *u
 	return grant->epoch == u->epoch && !lg_asker_is_behind(a, u) && grant->ack_seq >= a->life && grant->ack_seq <= last_seq(a);
 }
 
+bool lg_grant_is_answer(const struct lg_grant *grant)
+{
+	return grant->status == LG_GRANT_OK || grant->status == LG_GRANT_RECOVERING || grant->status == LG_GRANT_UNREACHABLE;
+}
+
+bool lg_asker_is_cut_off(const struct lg_asker *a, const struct lg_upstream *u)
+{
+	return !u->up || (a->awaits && a->n_tries >= 2);
+}
+
+enum lg_want_reason lg_asker_reason(const struct lg_asker *a, const struct lg_upstream *u)
+{
+	if (lg_asker_is_cut_off(a, u) || a->status == LG_GRANT_UNREACHABLE)
+		return LG_WANT_UNREACHABLE;
+	if (a->status == LG_GRANT_OVERLOADED)
+		return LG_WANT_OVERLOADED;
+	return a->status == LG_GRANT_OK && a->was_partial ? LG_WANT_LIMIT : LG_WANT_PENDING;
+}
+
 static void measure(struct lg_upstream *u, uint64_t sent_ns, uint64_t now_ns)
 {
 	uint64_t sample_ns = lg_max_u64(lg_sub_floor(now_ns, sent_ns), 1);
@@ -164,11 +183,11 @@ uint64_t lg_asker_answered(struct lg_asker *a, struct lg_upstream *u, const stru
 	if (at_ns)
 		a->prev_open = false;
 	a->status = grant->status;
-	if (grant->status == LG_GRANT_OK || grant->status == LG_GRANT_RECOVERING) {
+	a->was_partial = grant->partial;
+	a->refused = !lg_grant_is_answer(grant);
+	if (!a->refused) {
 		a->heard = true;
 		a->partial = grant->partial || grant->status == LG_GRANT_RECOVERING;
-	} else {
-		a->refused = true;
 	}
 	if (is_last) {
 		a->awaits = false;

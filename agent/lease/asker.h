@@ -16,10 +16,11 @@
 struct lg_asker {
 	uint64_t life;		/* the first of our numbers: names this memory of the key */
 	uint64_t sent_ns;	/* the last message */
-	uint64_t n_sent : 34;	/* the last message has number life + n_sent - 1; enough for ten years at the shortest tick */
+	uint64_t n_sent : 33;	/* the last message has number life + n_sent - 1; enough for five years at the shortest tick */
 	uint64_t awaits : 1;	/* an answer to it */
 	uint64_t prev_open : 1;	/* the one before has not been answered either */
 	uint64_t partial : 1;	/* the last answer was less than wanted: more will be pushed */
+	uint64_t was_partial : 1;	/* as the last answer had it, whatever was sent since */
 	uint64_t heard : 1;	/* a grant of this epoch has arrived */
 	uint64_t flush : 1;	/* something to be told at the next chance */
 	uint64_t refused : 1;	/* says nothing for a while */
@@ -68,7 +69,21 @@ void lg_asker_sent(struct lg_asker *a, const struct lg_upstream *u, struct lg_as
 /* Whether a grant is for us: of the lessor's newest life, and an answer to this memory of the key. (Both ends may have forgotten the key
  * since and begun to count from 1 again.) */
 bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_grant *grant);
+/* It says what is granted; else it is a refusal. */
+bool lg_grant_is_answer(const struct lg_grant *grant);
 /* A grant addressed to us arrived. Returns when the message it names was sent, 0 if that is not known: it is older than the last two. */
 uint64_t lg_asker_answered(struct lg_asker *a, struct lg_upstream *u, const struct lg_grant *grant, uint64_t now_ns);
+
+/* Nothing can be had from above: the stream is down, or two messages in a row had no answer in time. */
+bool lg_asker_is_cut_off(const struct lg_asker *a, const struct lg_upstream *u);
+
+/* Why somebody is refused for want of tokens. */
+enum lg_want_reason {
+	LG_WANT_LIMIT,		/* the lessor has no more to give now */
+	LG_WANT_PENDING,	/* more is on its way, or nothing was answered yet */
+	LG_WANT_OVERLOADED,	/* the lessor has too much to do */
+	LG_WANT_UNREACHABLE,	/* nobody answers, here or further up */
+};
+enum lg_want_reason lg_asker_reason(const struct lg_asker *a, const struct lg_upstream *u);
 
 uint64_t lg_asker_rtt_ns(const struct lg_upstream *u, const struct lg_asker_pace *pace);

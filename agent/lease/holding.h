@@ -26,5 +26,8 @@ struct lg_holding {
 
 /* The stream is there, to a lessor in that life. False: it is an older one than we know, and stays unheard. */
 bool lg_upstream_up(struct lg_upstream *u, uint32_t epoch);
+/* How long to wait before coming back to a lessor that was lost, so that hosts (of the whole fleet) do not come all at once: from 0 for a
+ * small fleet up to 10 s. The same for the same seed. */
+uint64_t lg_upstream_spread_ns(uint32_t hosts, uint64_t seed);
 /* No more than this: the keys find out by themselves. */
 void lg_upstream_down(struct lg_upstream *u);

@@ -23,7 +23,6 @@
 
 #include "base/pool.h"
 #include "lease/arith.h"
-#include "lease/asker.h"
 #include "lease/demand.h"
 #include "lease/report.h"
 #include "lease/slots.h"
@@ -34,7 +33,7 @@
 #define PAUSE_NS (10 * S)		/* a longer pause is no pause between bursts */
 #define DORMANT_NS (300 * S)		/* the last few tokens go back after this */
 #define CHECK_NS (500 * MS)		/* idleness is looked at this often */
-#define READ_TICKS 4			/* not yet idle, the bucket is read at least so often: what came in between seems to have come at once */
+#define READ_TICKS 4			/* not yet idle, the bucket is read so often: what came in between seems to have come at once */
 #define STUCK_NS (5 * S)		/* tokens that cannot be taken for this long are not there */
 #define RTT_GUESS_NS (2 * MS)		/* host and region share a site */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
@@ -624,7 +623,7 @@ void lg_lessee_grant(struct lg_lessee *l, const struct lg_grant *grant, uint64_t
 	if (!lg_asker_is_addressed(&l->asker, l->holding->upstream, grant))
 		return;
 	sent_ns = lg_asker_answered(&l->asker, l->holding->upstream, grant, now_ns);
-	if (grant->status != LG_GRANT_OK && grant->status != LG_GRANT_RECOVERING)
+	if (!lg_grant_is_answer(grant))
 		return;
 	if (grant->generation < l->generation)
 		return;
@@ -698,5 +697,6 @@ void lg_lessee_view(const struct lg_lessee *l, uint64_t now_ns, struct lg_lessee
 		.rtt_ns = lg_asker_rtt_ns(l->holding->upstream, &pace),
 		.partial = l->asker.partial,
 		.status = (enum lg_grant_status)l->asker.status,
+		.reason = lg_asker_reason(&l->asker, l->holding->upstream),
 	};
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/mem.h"
+#include "lease/asker.h"
 #include "lease/holding.h"
 #include "lease/msg.h"
 
@@ -98,5 +99,6 @@ struct lg_lessee_view {
 	uint64_t rtt_ns;
 	bool partial;
 	enum lg_grant_status status;
+	enum lg_want_reason reason;	/* of a refusal for want of leased tokens, as things are */
 };
 void lg_lessee_view(const struct lg_lessee *l, uint64_t now_ns, struct lg_lessee_view *ret);

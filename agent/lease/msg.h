@@ -55,6 +55,7 @@ enum lg_grant_status {
 	LG_GRANT_NOT_HOME,		/* under the newest region list this key lives elsewhere */
 	LG_GRANT_OVERLOADED,		/* too many keys or requests; ask again later */
 	LG_GRANT_RECOVERING,		/* a successor is learning what is out; nothing can be granted yet */
+	LG_GRANT_UNREACHABLE,		/* a region's own lessor is silent and it has nothing left to lend; else as OK */
 };
 
 /* Lessor to holder: the answer to `ack_seq`, or unasked. */

@@ -429,12 +429,20 @@ static uint64_t host_ttl_ns(const struct lg_region *r, const struct lg_holder *h
 	return lg_min_u64(r->lessor->terms->ttl_ns, lg_sub_floor(r->expires_ns, holder->asked_ns));
 }
 
+/* The home is silent, or the region above has told that its own is; and nothing of ours is left to lend. */
+static bool is_dry(const struct lg_region *r)
+{
+	return !r->limit && !pool_tok(r) && lg_asker_reason(&r->asker, r->holding->upstream) == LG_WANT_UNREACHABLE;
+}
+
 static void fill_grant(struct lg_region *r, struct lg_holder *holder, struct lg_grant *ret_grant)
 {
 	lg_ledger_grant(&r->ledger, r->lessor, holder, host_ttl_ns(r, holder), ret_grant);
 	ret_grant->cap_tok = r->limit ? r->limit->limit_tok : r->cap_tok;
 	if (r->learning)
 		ret_grant->status = LG_GRANT_RECOVERING;
+	else if (is_dry(r))
+		ret_grant->status = LG_GRANT_UNREACHABLE;
 }
 
 static void answer(struct lg_region *r, struct lg_holder *holder, const struct lg_region_effects *fx)
@@ -644,7 +652,7 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 		return;
 	sent_ns = lg_asker_answered(&r->asker, r->holding->upstream, grant, now_ns);
 	r->status = grant->status;
-	if (grant->status != LG_GRANT_OK && grant->status != LG_GRANT_RECOVERING)
+	if (!lg_grant_is_answer(grant))
 		return;
 	if (grant->generation < r->generation)
 		return;

@@ -352,7 +352,10 @@ static int upstream_start(struct lg_node *n, struct lg_complaint *c)
 	snprintf(hello.holder, sizeof(hello.holder), "%s", n->config.name);
 	snprintf(hello.region, sizeof(hello.region), "%s", n->config.region);
 	hello.incarnation = control.incarnation;
-	return lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
+	r = lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
+	if (r == 0)
+		lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
+	return r;
 }
 
 /* ---- the loop's callbacks ---- */

@@ -27,6 +27,7 @@ struct lg_node_key {
 	struct lg_node *node;
 	struct lg_key key;
 	struct lg_lessee *lessee;
+	bool owes_hello;	/* to be named to the lessor since the stream came up */
 	uint64_t due_ns;
 };
 
@@ -70,6 +71,8 @@ struct lg_node {
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
 	struct lg_upstream upstream;
+	size_t n_owing;		/* keys that owe a hello */
+	bool synced;		/* the lessor was told that all have been named */
 	struct lg_lease_welcome welcome;
 	uint64_t n_connects, n_asks, n_grants, n_reloads_ok, n_reloads_failed;
 	char upstream_why[512];

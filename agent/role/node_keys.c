@@ -16,6 +16,7 @@
 
 #define KEY_IDLE_NS (60 * LG_NS_PER_S)	/* buckets unused this long leave the table */
 #define SWEEP_KEYS_MAX 16384u		/* of one sweep */
+#define HELLOS_PER_TICK LG_BATCH_KEYS_MAX /* keys named in one tick after the stream came up: one message's worth */
 
 static void ops_flush(struct lg_node *n)
 {
@@ -133,6 +134,8 @@ static struct lg_lessee_effects effects_of(struct lg_node_key *k)
 
 static void key_free(struct lg_node_key *k)
 {
+	if (k->owes_hello)
+		k->node->n_owing--;
 	lg_lessee_free(k->lessee);
 	free(k);
 }
@@ -236,6 +239,55 @@ void lg_node_event(void *arg, const struct lg_event *event)
 	key_new(n, &event->key, op.result == 0 ? &op.after : NULL, now_ns, &k);
 }
 
+/* ---- hello ---- */
+
+static int key_owes(void *arg, const void *key, void *value)
+{
+	struct lg_node_key *k = value;
+
+	(void)arg;
+	(void)key;
+	k->owes_hello = true;
+	return 0;
+}
+
+struct naming {
+	struct lg_node *n;
+	uint64_t now_ns;
+	size_t n_named;
+};
+
+static int key_name(void *arg, const void *key, void *value)
+{
+	struct lg_node_key *k = value;
+	struct lg_lessee_effects fx = effects_of(k);
+	struct naming *naming = arg;
+
+	(void)key;
+	if (!k->owes_hello)
+		return 0;
+	k->owes_hello = false;
+	k->node->n_owing--;
+	lg_lessee_up(k->lessee, naming->now_ns, &fx);
+	k->due_ns = naming->now_ns;
+	return ++naming->n_named == HELLOS_PER_TICK;
+}
+
+/* Names some of the keys that owe a hello, and says so once none does. Meanwhile a key that is due says hello by itself. */
+static void name_some(struct lg_node *n)
+{
+	struct naming naming = { .n = n, .now_ns = lg_clock_now_ns() };
+
+	if (!n->upstream.up || n->synced)
+		return;
+	if (n->n_owing)
+		lg_table_each(n->keys, key_name, &naming);
+	if (n->n_owing)
+		return;
+	n->synced = true;
+	lg_lease_client_synced(n->client, lg_status_forgot_age_ms(n->forgot_until_ns, naming.now_ns));
+}
+
 /* ---- time ---- */
 
 static int due_collect(void *arg, const void *key, void *value)
@@ -290,6 +342,7 @@ void lg_node_tick(struct lg_node *n)
 		for (size_t j = 0; j < n_reads; j++)
 			key_tick(n, n->due[i + j], &reads[j], a.now_ns);
 	}
+	name_some(n);
 	lg_node_flush(n);
 }
 
@@ -302,26 +355,14 @@ void lg_node_flush(struct lg_node *n)
 
 /* ---- the upstream ---- */
 
-static int key_up(void *arg, const void *key, void *value)
-{
-	struct lg_node_key *k = value;
-	struct lg_lessee_effects fx = effects_of(k);
-	struct adopting *a = arg;
-
-	(void)key;
-	lg_lessee_up(k->lessee, a->now_ns, &fx);
-	k->due_ns = a->now_ns;
-	return 0;
-}
-
 void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome)
 {
-	struct adopting a = { n, lg_clock_now_ns() };
-
 	n->welcome = *welcome;
 	n->n_connects++;
-	lg_table_each(n->keys, key_up, &a);
-	lg_lease_client_synced(n->client, lg_status_forgot_age_ms(n->forgot_until_ns, a.now_ns));
+	n->synced = false;
+	n->n_owing = lg_table_count(n->keys);
+	lg_table_each(n->keys, key_owes, NULL);
+	name_some(n);
 	lg_node_flush(n);
 }
 

@@ -101,6 +101,18 @@ static json_t *status_json(struct lg_node *n)
 			 "attachments", attachments_json(n));
 }
 
+/* As the kernel's reasons are called (reason.def), with one it has no word for. */
+static const char *reason_name(enum lg_want_reason reason)
+{
+	switch (reason) {
+	case LG_WANT_LIMIT: return "limit";
+	case LG_WANT_PENDING: return "lease_pending";
+	case LG_WANT_OVERLOADED: return "overloaded";
+	case LG_WANT_UNREACHABLE: return "unreachable";
+	}
+	return "unknown";
+}
+
 struct listing {
 	const struct lg_node *n;
 	json_t *list;
@@ -119,7 +131,7 @@ static int lease_json(void *arg, const void *key, void *value)
 	lg_lessee_view(k->lessee, l->now_ns, &v);
 	lg_key_format(&k->key, def->key.len4, def->key.len6, text, sizeof(text));
 	json_array_append_new(
-		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:s, s:b}", "rule",
+		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:s, s:s, s:b}", "rule",
 				   def->name, "key", text, "epoch", (json_int_t)v.epoch, "generation",
 				   (json_int_t)v.generation, "left_tok", (json_int_t)v.left_tok, "granted_tok",
 				   (json_int_t)v.granted_tok, "spent_tok", (json_int_t)v.spent_tok, "returned_tok",
@@ -127,7 +139,7 @@ static int lease_json(void *arg, const void *key, void *value)
 				   lg_status_ms_until(v.expires_ns, l->now_ns), "demand_tps",
 				   (double)v.demand_mtps / 1000, "target_tok", (json_int_t)v.target_tok, "low_water_tok",
 				   (json_int_t)v.low_water_tok, "rtt_ms", (double)v.rtt_ns / 1e6, "status",
-				   lg_status_grant_name(v.status), "partial", v.partial));
+				   lg_status_grant_name(v.status), "denied_for", reason_name(v.reason), "partial", v.partial));
 	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
 }
 

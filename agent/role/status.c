@@ -25,6 +25,7 @@ const char *lg_status_grant_name(enum lg_grant_status status)
 	case LG_GRANT_NOT_HOME: return "not_home";
 	case LG_GRANT_OVERLOADED: return "overloaded";
 	case LG_GRANT_RECOVERING: return "recovering";
+	case LG_GRANT_UNREACHABLE: return "unreachable";
 	}
 	return "unknown";
 }

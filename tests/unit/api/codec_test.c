@@ -558,7 +558,7 @@ static void grants_are_checked_too(void **state)
 		{ 0, 0, 1, 1, 1, 0, "grant 1: the epoch is missing", 0, 0 },
 		{ 1, 0, 1, 1, 1, 0, "", 0, 0 },
 		{ 4, 0, 1, 1, 1, 1, "", 0, 0 },
-		{ 5, 0, 1, 1, 1, 1, "grant 1: the status is 5", 0, 0 },
+		{ 6, 0, 1, 1, 1, 1, "grant 1: the status is 6", 0, 0 },
 		{ -1, 0, 1, 1, 1, 1, "grant 1: the status is -1", 0, 0 },
 		{ 0, 1, 1, 1, 1, 1, "", 0, 0 },
 		{ 0, 2, 1, 1, 1, 1, "grant 1: a lease of kind 2, which is not known here", 0, 0 },

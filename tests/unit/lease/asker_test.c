@@ -278,6 +278,67 @@ TEST(down_it_says_nothing)
 	assert_int_equal(check(&s, &low, T0), LG_SAY_NOTHING);
 }
 
+TEST(why_somebody_is_refused_is_what_the_lessor_last_said_or_that_it_said_nothing)
+{
+	struct lg_grant grant = { .epoch = 1 };
+	struct script s = { 0 };
+
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_UNREACHABLE);
+	up(&s);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_PENDING);
+	send(&s, 30, T0);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_PENDING);
+	answer(&s, true, T0 + 2 * MS);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_LIMIT);
+	send(&s, 30, T0 + 1 * S);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_LIMIT);
+	send(&s, 30, T0 + 2 * S);	/* one is lost */
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_LIMIT);
+	send(&s, 30, T0 + 3 * S);	/* another */
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_UNREACHABLE);
+	answer(&s, false, T0 + 4 * S);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_PENDING);
+	grant.ack_seq = 100 + s.a.n_sent;
+	grant.status = LG_GRANT_OVERLOADED;
+	lg_asker_answered(&s.a, &s.u, &grant, T0 + 4 * S);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_OVERLOADED);
+	grant.status = LG_GRANT_RECOVERING;
+	lg_asker_answered(&s.a, &s.u, &grant, T0 + 4 * S);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_PENDING);
+	grant.status = LG_GRANT_UNREACHABLE;
+	grant.partial = true;
+	lg_asker_answered(&s.a, &s.u, &grant, T0 + 4 * S);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_UNREACHABLE);
+	assert_true(s.a.partial);	/* no refusal: more is pushed when there is more */
+	assert_false(s.a.refused);
+	answer(&s, true, T0 + 5 * S);
+	lg_upstream_down(&s.u);
+	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_UNREACHABLE);
+}
+
+TEST(a_large_fleet_does_not_come_back_all_at_once)
+{
+	static const struct { uint32_t hosts; uint64_t most_ns; } rows[] = {
+		{ 1, 0 }, { 64, 0 }, { 65, 390 * MS }, { 1000, 6 * S }, { 100000, 10 * S },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t most_ns = 0, per_tenth[10] = { 0 };
+
+		for (uint64_t seed = 0; seed < 1000; seed++) {
+			uint64_t ns = lg_upstream_spread_ns(rows[i].hosts, seed);
+
+			assert_int_equal(lg_upstream_spread_ns(rows[i].hosts, seed), ns);
+			most_ns = ns > most_ns ? ns : most_ns;
+			if (rows[i].most_ns)
+				per_tenth[ns * 10 / rows[i].most_ns]++;
+		}
+		assert_true(most_ns <= rows[i].most_ns && most_ns >= rows[i].most_ns * 9 / 10);
+		for (size_t t = 0; t < 10 && rows[i].most_ns; t++)
+			assert_in_range(per_tenth[t], 70, 130);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,6 +354,8 @@ int main(void)
 		cmocka_unit_test(the_round_trip_is_measured_by_the_first_answer_to_each_of_the_last_two),
 		cmocka_unit_test(a_grant_of_another_life_of_lessor_or_memory_is_not_for_us),
 		cmocka_unit_test(down_it_says_nothing),
+		cmocka_unit_test(why_somebody_is_refused_is_what_the_lessor_last_said_or_that_it_said_nothing),
+		cmocka_unit_test(a_large_fleet_does_not_come_back_all_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

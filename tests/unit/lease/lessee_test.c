@@ -741,6 +741,24 @@ TEST(what_an_earlier_agent_or_an_earlier_boot_spent_is_stated_as_if_it_were_just
 	end(&r);
 }
 
+TEST(a_region_whose_home_is_silent_is_an_answer_and_the_reason_of_a_refusal)
+{
+	struct lg_grant g = { .ack_seq = 1002, .epoch = 1, .generation = 1, .granted_tok = 120, .partial = true,
+			      .status = LG_GRANT_UNREACHABLE };
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	assert_int_equal(look(&s, 30).reason, LG_WANT_PENDING);
+	lg_lessee_grant(s.lessee, &g, T0 + 30 * MS, &s.fx);
+	assert_int_equal(look(&s, 30).reason, LG_WANT_UNREACHABLE);
+	assert_int_equal(left(&s), 120);	/* the totals hold */
+	assert_int_equal(s.bucket.expires_ns, T0 + 10020 * MS);	/* nothing is prolonged, so the fallback begins when the lease ends */
+	g.status = LG_GRANT_OK;
+	lg_lessee_grant(s.lessee, &g, T0 + 40 * MS, &s.fx);
+	assert_int_equal(look(&s, 40).reason, LG_WANT_LIMIT);
+	end(&s);
+}
+
 TEST(refused_it_keeps_what_it_has)
 {
 	struct lg_grant g = { .epoch = 1, .status = LG_GRANT_OVERLOADED };
@@ -884,6 +902,7 @@ int main(void)
 		cmocka_unit_test(before_it_speaks_to_a_new_life_of_its_region_a_host_drops_what_it_had),
 		cmocka_unit_test(an_older_life_of_the_region_is_not_spoken_to),
 		cmocka_unit_test(what_an_earlier_agent_or_an_earlier_boot_spent_is_stated_as_if_it_were_just_now),
+		cmocka_unit_test(a_region_whose_home_is_silent_is_an_answer_and_the_reason_of_a_refusal),
 		cmocka_unit_test(refused_it_keeps_what_it_has),
 		cmocka_unit_test(an_orderly_end_gives_everything_back),
 		cmocka_unit_test(a_key_is_forgotten_when_all_is_told_and_no_window_remembers_it),

@@ -244,6 +244,33 @@ TEST(when_its_own_lease_is_void_a_region_starts_empty_and_tells_its_hosts)
 	end(&s);
 }
 
+TEST(a_region_whose_home_is_silent_says_so_when_it_has_nothing_left_to_lend)
+{
+	struct lg_ask ask = request_of(1, 60), more = request_of(2, 90);
+	struct script s;
+
+	ask.demand_mtps = more.demand_mtps = 20000;
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	assert_int_equal(tell(&s, 0, &ask, 200)->status, LG_GRANT_OK);
+	lg_upstream_down(&s.upstream);
+	more.generation = 1;
+	more.granted_tok = 60;
+	assert_int_equal(tell(&s, 0, &more, 300)->status, LG_GRANT_OK);	/* it still has some */
+	more.seq = 3;
+	more.want_tok = 200;
+	more.granted_tok = 90;
+	assert_int_equal(tell(&s, 0, &more, 400)->granted_tok, 100);	/* the last */
+	more.seq = 4;
+	more.granted_tok = 100;
+	assert_int_equal(tell(&s, 0, &more, 500)->status, LG_GRANT_UNREACHABLE);
+	/* the home is back, and has no more */
+	up(&s, 1, 600);
+	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 700);
+	more.seq = 5;
+	assert_int_equal(tell(&s, 0, &more, 800)->status, LG_GRANT_OK);
+	end(&s);
+}
+
 TEST(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets)
 {
 	struct lg_ask ask = request_of(1, 95), other = request_of(1, 95);
@@ -799,6 +826,7 @@ int main(void)
 		cmocka_unit_test(a_silent_host_costs_its_lease),
 		cmocka_unit_test(a_host_that_lost_its_memory_costs_its_lease),
 		cmocka_unit_test(when_its_own_lease_is_void_a_region_starts_empty_and_tells_its_hosts),
+		cmocka_unit_test(a_region_whose_home_is_silent_says_so_when_it_has_nothing_left_to_lend),
 		cmocka_unit_test(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets),
 		cmocka_unit_test(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used),
 		cmocka_unit_test(more_than_twice_what_the_hosts_need_goes_back),
