@@ -104,6 +104,7 @@ static void arrive(struct sim *s, struct node_host *h)
 {
 	uint64_t cost_tok = s->c.cost_max_tok > 1 ? 1 + (uint64_t)(sim_random(s) * (double)s->c.cost_max_tok) : 1;
 	bool ok = sim_host_admits(h, cost_tok), perfect = sim_meter_admit(&s->perfect, cost_tok, s->now_ns);
+	bool by_share = !ok && sim_host_falls_back(h, cost_tok);
 
 	count_bin(s, ok, perfect);
 	if (s->now_ns >= s->c.warm_ns) {
@@ -115,6 +116,10 @@ static void arrive(struct sim *s, struct node_host *h)
 	}
 	if (ok)
 		sim_admitted(s, cost_tok);
+	if (s->c.fallback && (ok || by_share)) {
+		sim_meter_add(&s->all, cost_tok, s->now_ns);
+		s->r.worst_all_tok = lg_max_u64(s->r.worst_all_tok, sim_meter_level(&s->all, s->now_ns));
+	}
 }
 
 static bool hoards(const struct node_host *h)
@@ -295,7 +300,8 @@ int sim_new(const struct sim_config *config, struct sim **ret_sim)
 	s->r.worst_over_tok = s->r.worst_potential_tok = INT64_MIN;
 	sim_meter_init(&s->law, &config->terms);
 	sim_meter_init(&s->perfect, &config->terms);
-	s->law.origin_ns = s->perfect.origin_ns = config->origin_ns;
+	sim_meter_init(&s->all, &config->terms);
+	s->law.origin_ns = s->perfect.origin_ns = s->all.origin_ns = config->origin_ns;
 	s->n_bins = config->end_ns / SIM_BIN_NS + 1;
 	s->bin_admitted = calloc(s->n_bins, sizeof(*s->bin_admitted));
 	s->bin_perfect = calloc(s->n_bins, sizeof(*s->bin_perfect));
@@ -312,8 +318,10 @@ struct sim *sim_free(struct sim *s)
 		return NULL;
 	for (size_t i = 0; i < s->n_heap; i++)
 		sim_message_free(s->heap[i].msg);
-	for (uint32_t i = 0; i < s->n_hosts; i++)
+	for (uint32_t i = 0; i < s->n_hosts; i++) {
 		lg_lessee_free(s->hosts[i].lessee);
+		sim_share_free(s->hosts[i].share);
+	}
 	for (uint32_t i = 0; i < s->n_regions; i++) {
 		lg_region_free(s->regions[i].region);
 		lg_succession_free(s->regions[i].succession);
@@ -325,6 +333,7 @@ struct sim *sim_free(struct sim *s)
 	}
 	sim_meter_fini(&s->law);
 	sim_meter_fini(&s->perfect);
+	sim_meter_fini(&s->all);
 	free(s->bin_admitted);
 	free(s->bin_perfect);
 	free(s->heap);

@@ -69,3 +69,25 @@ void sim_check_region(struct node_region *n)
 	n->pool_tok = v.pool_tok;
 	n->expires_ns = v.expires_ns;
 }
+
+/*
+ * A share is empty at the lease's end and the time that the lessor may still count on it (the grace; of windows, until what was spent
+ * under the lease has left), and grows from there at its part of the limit.
+ */
+void sim_check_share(struct node_host *h, uint64_t cost_tok)
+{
+	const struct lg_rule_def *rule = h->sim->c.fallback;
+	const struct lg_terms *t = &h->sim->c.terms;
+	uint64_t parts = (uint64_t)h->sim->c.n_regions * h->sim->c.hosts_per_region, now_ns = sim_local_ns(h->sim, &h->clock);
+	uint64_t delay_ns = rule->algorithm == LG_TOKEN_BUCKET ? t->grace_ns : t->per_ns, minted_tok;
+
+	if (h->share_end_ns != h->bucket.expires_ns) {
+		h->share_end_ns = h->bucket.expires_ns;
+		h->share_tok = 0;
+	}
+	h->share_tok += cost_tok;
+	h->sim->r.by_share_tok += cost_tok;
+	minted_tok = lg_mul_div(lg_sub_floor(now_ns, h->share_end_ns + delay_ns), rule->limit_tok / parts, rule->per_ns);
+	if (h->share_tok > minted_tok)
+		sim_broken(h->sim, "a fallback share", (int64_t)(h->share_tok - minted_tok));
+}

@@ -166,6 +166,24 @@ bool sim_host_admits(struct node_host *h, uint64_t cost_tok)
 	return ok;
 }
 
+bool sim_host_falls_back(struct node_host *h, uint64_t cost_tok)
+{
+	const struct sim_config *c = &h->sim->c;
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	int r;
+
+	if (!c->fallback || !h->bucket.expires_ns || now_ns < h->bucket.expires_ns)
+		return false;
+	if (!h->share) {
+		r = sim_share_new(c->fallback, c->n_regions, c->hosts_per_region, c->terms.grace_ns, &h->share);
+		assert(r == 0);
+	}
+	if (!sim_share_take(h->share, h->bucket.expires_ns, h->bucket.announced_ns, cost_tok, h->link.up, now_ns))
+		return false;
+	sim_check_share(h, cost_tok);
+	return true;
+}
+
 void sim_host_drain(struct node_host *h)
 {
 	struct bucket *b = &h->bucket;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tests/lib/sim.h"
+#include "tests/lib/sim_share.h"
 
 #define MS 1000000ull
 #define S (1000 * MS)
@@ -95,6 +96,9 @@ struct node_host {
 	struct lg_holding holding;
 	struct lg_lessee *lessee;
 	uint64_t due_ns;
+	struct sim_share *share;	/* NULL: none */
+	uint64_t share_end_ns;		/* the end of the lease that share_tok came after */
+	uint64_t share_tok;
 };
 
 struct node_region {
@@ -161,7 +165,7 @@ struct sim {
 	uint32_t n_hosts;
 	struct fault faults[SIM_FAULTS_MAX];
 	uint32_t n_faults;
-	struct sim_meter law, perfect;
+	struct sim_meter law, perfect, all;
 	uint32_t *bin_admitted, *bin_perfect;
 	size_t n_bins;
 };
@@ -181,6 +185,8 @@ void sim_push(struct sim *s, uint64_t at_ns, enum event_kind kind, uint32_t inde
 void sim_broken(struct sim *s, const char *what, int64_t by);
 void sim_check_potential(struct sim *s);
 void sim_check_home(struct node_home *n);
+/* A host's share let cost_tok through. */
+void sim_check_share(struct node_host *h, uint64_t cost_tok);
 void sim_check_region(struct node_region *n);
 
 /* The network: sim_net.c */
@@ -199,6 +205,8 @@ void sim_host_drain(struct node_host *h);
 /* Says that it holds nothing. */
 void sim_host_mark(struct node_host *h);
 bool sim_host_admits(struct node_host *h, uint64_t cost_tok);
+/* What its lease refused may pass by the rule's fallback. */
+bool sim_host_falls_back(struct node_host *h, uint64_t cost_tok);
 /* Traffic of that cost was let through now. */
 void sim_admitted(struct sim *s, uint64_t cost_tok);
 void sim_host_connect(struct node_host *h);
