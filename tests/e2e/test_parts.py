@@ -1,36 +1,96 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A window of one second over regions 80 to 150 ms apart: too short to wait for tokens, so each region runs a part of the limit.
+"""A limit that is spent within a few round trips: its home lends no packets but the limit itself, in parts that regions run on their own.
 
-Every admitted packet is stamped by the kernel of the host it reached; the worst trailing second over all hosts is computed from those
-stamps, without any tolerance.
+The law is computed from the times at which packets reached the hosts, without any tolerance.
 """
+import contextlib
 import time
 
+import pytest
 from lib import law
+from lib.cluster import PORT, Cluster
+from lib.host import fresh_name
 from lib.wait import until
-from test_regions import S, assert_law, away_from_home, first_packets, go_for, rule, running
 
-LIMIT = 800
-
-
-def served(c, start_ns, end_ns):
-    """What was admitted in a time, of what one limiter without any distance would have admitted of the same packets."""
-    perfect = law.between(law.sliding_window_perfect(c.sent_ns(), LIMIT, S), start_ns, end_ns)
-    return law.between(c.admitted_ns(), start_ns, end_ns) / perfect
+S = 1_000_000_000
+RATE, BURST = 1000, 100
+WINDOW = ("algorithm: sliding_window", f"limit: {RATE}/1s")
+BUCKET = ("algorithm: token_bucket", f"limit: {RATE}/1s", f"burst: {BURST}")
 
 
-def test_a_window_of_a_second_is_run_by_regions_and_holds():
-    with running(rule(LIMIT, 1)) as c:
-        first_packets(c)
-        home, hot, _third = away_from_home(c)
-        assert hot.instance.json("rules")[0]["settings"]["kind"] == "limit"
-        c.only(hot, 1.5 * LIMIT)
-        go_for(3)
-        start_ns = time.monotonic_ns()
-        go_for(5)
-        assert served(c, start_ns, time.monotonic_ns()) >= 0.9
-        c.only(home, 1.5 * LIMIT)
-        until(lambda: law.between(sorted(home.receiver.stamps_ns), time.monotonic_ns() - S, time.monotonic_ns()) >= 0.9 * LIMIT,
-              "the limit followed the traffic", timeout_s=6)
-        go_for(2)
-        assert_law(c, LIMIT, 1)
+def rule(lines):
+    return ("rules:\n"
+            "  - name: per-user\n"
+            "    scope: global\n"
+            "    class: lease\n"
+            f"    match: {{protocol: udp, destination_port: [{PORT}]}}\n"
+            "    key: {source: 32}\n"
+            "    unit: packets\n" + "".join(f"    {line}\n" for line in lines))
+
+
+@contextlib.contextmanager
+def running(lines):
+    with Cluster(rule(lines), fresh_name("")) as c, contextlib.ExitStack() as stack:
+        try:
+            c.start()
+            c.receivers(stack)
+            c.senders(stack)
+            for r in c:
+                r.sender.rate_pps = 20
+            until(lambda: all(r.receiver.n > 0 for r in c), "every region admits", timeout_s=15)
+            yield c
+        finally:
+            for r in c:
+                for d in r.instance.daemons:
+                    print(f"--- {r.name} leasegated {d.role}\n{d.stderr}")
+
+
+def assert_law(c, lines):
+    admitted_ns = c.admitted_ns()
+    if lines is WINDOW:
+        worst, at_ns = law.worst_window(admitted_ns, S)
+        assert worst <= RATE, f"{worst} packets in the second up to {at_ns} ns"
+        return
+    level, last_ns = 0, 0
+    for t in admitted_ns:
+        level = max(0, level - (t - last_ns) * RATE) + S
+        last_ns = t
+        assert level <= BURST * S, f"{level / S - BURST} packets above burst and rate at {t} ns"
+
+
+def share(c, lines, start_ns, end_ns):
+    """What was admitted in a time of what one limiter without any distance admits of packets that come faster than the limit."""
+    got = law.between(c.admitted_ns(), start_ns, end_ns)
+    if lines is WINDOW:
+        return got / law.between(law.sliding_window_perfect(c.sent_ns(), RATE, S), start_ns, end_ns)
+    return got / (RATE * (end_ns - start_ns) / S)
+
+
+def far_from_home(c):
+    home = until(c.home_of_user, "the user's key has a home")
+    return max((r for r in c if r.name != home), key=lambda r: c.rtt_ms[frozenset((home, r.name))])
+
+
+@pytest.mark.parametrize("lines", [WINDOW, BUCKET], ids=["window", "bucket"])
+def test_all_traffic_in_a_far_region_gets_the_limit_and_not_more(lines):
+    with running(lines) as c:
+        start_ns = c.only(far_from_home(c), 1.3 * RATE) + 5 * S
+        time.sleep(11)
+        assert_law(c, lines)
+        assert share(c, lines, start_ns, start_ns + 5 * S) >= 0.93
+
+
+@pytest.mark.parametrize("lines", [WINDOW, BUCKET], ids=["window", "bucket"])
+def test_traffic_that_moves_about_gets_no_more_than_the_limit(lines):
+    with running(lines) as c:
+        regions = list(c)
+        for r in regions:
+            r.sender.rate_pps = 1.3 * RATE / 3
+        time.sleep(3)
+        for i in range(6):
+            c.only(regions[i % 3], 1.3 * RATE)
+            time.sleep(1)
+        moved_ns = c.only(far_from_home(c), 1.3 * RATE)
+        time.sleep(9)
+        assert_law(c, lines)
+        assert share(c, lines, moved_ns + 5 * S, moved_ns + 8 * S) >= 0.93
