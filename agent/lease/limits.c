@@ -360,13 +360,13 @@ static uint64_t use_of(const struct lg_limits *l, const struct part *p)
 {
 	const struct lg_terms *t = l->lessor->terms;
 	double mean = (double)p->demand_mtps * (double)t->per_ns / 1e12;	/* per_ns */
-	double use = 1.05 * mean + sqrt(mean) + 2;
+	double use = 1.1 * mean + 2 * sqrt(mean) + 2;
 
 	if (!p->wants)
 		return 0;
 	if (l->window)
 		return (uint64_t)fmin(use, (double)p->want_tok);
-	return (uint64_t)fmin(1.1 * mean / (double)t->limit_tok * RATE_TOTAL + 1, RATE_TOTAL);
+	return (uint64_t)fmin(1.2 * mean / (double)t->limit_tok * RATE_TOTAL + 1, RATE_TOTAL);
 }
 
 /* Equal parts of what is left over, to all who use the key. */

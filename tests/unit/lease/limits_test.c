@@ -179,10 +179,10 @@ TEST(the_small_one_gets_what_it_would_use_beside_one_that_wants_everything)
 	begin(&s, window());
 	say(&s, 0, 0, 0, 0, 0, 1800, T0);
 	say(&s, 1, 0, 0, 0, 0, 200, T0);
-	/* 1.05 * 200 + sqrt(200) + 2 */
-	assert_told(&s, 0, 2, 774, 0);
-	say(&s, 0, 1, 2, 774, 0, 1800, T0);
-	assert_told(&s, 1, 1, 226, 0);
+	/* 1.1 * 200 + 2 * sqrt(200) + 2 */
+	assert_told(&s, 0, 2, 750, 0);
+	say(&s, 0, 1, 2, 750, 0, 1800, T0);
+	assert_told(&s, 1, 1, 250, 0);
 	end(&s);
 }
 
