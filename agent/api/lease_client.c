@@ -282,6 +282,11 @@ bool lg_lease_client_is_up(const struct lg_lease_client *client)
 	return client->state == UP && !client->failed;
 }
 
+bool lg_lease_client_is_stalled(const struct lg_lease_client *client)
+{
+	return lg_lease_client_is_up(client) && lg_grpc_is_stalled(client->stream);
+}
+
 /* A piece was put behind what was there before `mark`. */
 static void added(struct lg_lease_client *client, size_t mark)
 {

@@ -60,6 +60,8 @@ LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
 /* The lessor has so many holders: if they are many, the way back after a loss begins at a random time of the next seconds. */
 void lg_lease_client_crowd(struct lg_lease_client *client, uint32_t n_holders);
 bool lg_lease_client_is_up(const struct lg_lease_client *client);
+/* Up, and what was said has not reached the lessor's system for longer than a round trip: see struct lg_upstream. To be asked each tick. */
+bool lg_lease_client_is_stalled(const struct lg_lease_client *client);
 /* Adds to the batch; ignored while down (the core says all again on up). */
 void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask);
 /* "All that I hold has been named." Goes after the asks before it. forgot_age_ms: what was spent longer ago is not remembered. */

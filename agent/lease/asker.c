@@ -19,6 +19,7 @@
 #define RETRY_PATIENT 4		/* after so many in a row it grows further, eightfold */
 #define REFUSED_NS (1000 * MS)
 #define TRIES_MAX 15
+#define STALLED_NS (50 * MS)	/* looked at again */
 
 void lg_asker_init(struct lg_asker *a, uint64_t first_seq)
 {
@@ -71,13 +72,14 @@ static uint64_t timeout_ns(const struct lg_asker *a, const struct lg_upstream *u
 	return lg_max_u64(base_ns, lg_min_u64(base_ns << lg_min_u64(a->n_tries, 8), most_ns));
 }
 
-/* After a partial answer: reason enough not to wait for the push. */
+/* After a partial answer: reason enough not to wait for the push. A lessor that is learning what is out has nothing to push before; a need
+ * that merely grew while it was silent is no reason then. */
 static bool impatient(const struct lg_asker *a, const struct lg_asker_need *need)
 {
-	float unreported_tok = (float)need->unreported_tok;
+	float unreported_tok = (float)need->unreported_tok, sent_tok = a->sent_target_tok;
 
-	return (unreported_tok >= 1 && unreported_tok >= a->sent_target_tok / 2) ||
-	       (float)need->target_tok > a->sent_target_tok + a->sent_target_tok / 2;
+	return (unreported_tok >= 1 && unreported_tok >= sent_tok / 2) ||
+	       (float)need->target_tok > (a->status == LG_GRANT_RECOVERING ? 4 * sent_tok : sent_tok + sent_tok / 2);
 }
 
 /* When it will have something to say, nothing changing. */
@@ -91,7 +93,7 @@ static uint64_t wish_ns(const struct lg_asker *a, const struct lg_upstream *u, c
 	if (low || need->news || need->target_tok)
 		return a->sent_ns + jittered_ns(a, u, pace->period_ns);
 	if (need->own_tok)
-		return a->sent_ns + pace->renew_ns;
+		return a->sent_ns + jittered_ns(a, u, pace->renew_ns);
 	return UINT64_MAX;
 }
 
@@ -103,6 +105,10 @@ enum lg_say lg_asker_check(const struct lg_asker *a, const struct lg_upstream *u
 	*ret_due_ns = UINT64_MAX;
 	if (!u->up)
 		return LG_SAY_NOTHING;
+	if (u->stalled) {
+		*ret_due_ns = now_ns + STALLED_NS;
+		return LG_SAY_NOTHING;
+	}
 	if (a->awaits)
 		at_ns = a->sent_ns + timeout_ns(a, u);
 	else

@@ -13,6 +13,7 @@
 /* The connection to a lessor. */
 struct lg_upstream {
 	bool up;
+	bool stalled;		/* what was sent has not reached the lessor's system: more would only pile up, and arrive all at once */
 	uint32_t epoch;		/* newest of the lessor known, 0 none */
 	uint64_t rtt_ns;	/* smoothed over the answers to all keys; 0 not measured yet */
 	uint64_t rand;		/* seed of the jitter of periods; does not change */

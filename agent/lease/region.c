@@ -501,11 +501,17 @@ static void tell_few(struct lg_region *r, uint64_t now_ns, const struct lg_regio
 		lg_ledger_tell(&r->ledger, r->ledger.n, tell, &(struct region_call){ r, now_ns, fx });
 }
 
+/* How long the host's account is kept: as long as its lease; and what it wants is not forgotten before we have learned what is out. */
+static uint64_t account_ns(const struct lg_region *r, const struct lg_holder *holder)
+{
+	return r->learning ? r->lessor->terms->ttl_ns : host_ttl_ns(r, holder);
+}
+
 static void serve(struct lg_region *r, struct lg_holder *holder, uint64_t now_ns, const struct lg_region_effects *fx)
 {
 	uint64_t unmet_tok = lg_holder_unmet_tok(holder);
 
-	lg_ledger_prolong(&r->ledger, holder, host_ttl_ns(r, holder), r->lessor->terms->grace_ns);
+	lg_ledger_prolong(&r->ledger, holder, account_ns(r, holder), r->lessor->terms->grace_ns);
 	if (!(r->limit && r->ledger.n <= LG_LEDGER_FEW) &&
 	    lg_ledger_serves_alone(&r->ledger, r->lessor, holder, lendable_tok(r, now_ns))) {
 		lg_ledger_give(&r->ledger, holder, unmet_tok);

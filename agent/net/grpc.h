@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,6 +63,8 @@ int lg_grpc_client_open(struct lg_grpc_client *client, const char *path, struct 
 
 /* Queues one message. -ENOBUFS when more than LG_QUEUE_BYTES_MAX are unsent (close the stream then), -EPIPE when it is over. */
 int lg_grpc_send(struct lg_grpc_stream *stream, const void *data, size_t len);
+/* Messages of a while ago have not been acknowledged by the peer's system; more would only pile up. To be asked now and then while sending. */
+bool lg_grpc_is_stalled(const struct lg_grpc_stream *stream);
 /* Ends the stream: a server with status and text, a client by cancelling. `closed` is not called for it. */
 void lg_grpc_close(struct lg_grpc_stream *stream, int status, const char *why);
 void lg_grpc_set_user(struct lg_grpc_stream *stream, void *user);

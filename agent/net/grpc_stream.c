@@ -262,6 +262,11 @@ int lg_grpc_send(struct lg_grpc_stream *s, const void *data, size_t len)
 	return 0;
 }
 
+bool lg_grpc_is_stalled(const struct lg_grpc_stream *s)
+{
+	return !s->done && !s->conn->down && lg_h2_is_stalled(s->conn->h2);
+}
+
 void lg_grpc_close(struct lg_grpc_stream *s, int status, const char *why)
 {
 	if (!s->done)

@@ -16,13 +16,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+
+#include "base/clock.h"
 
 #define ACKS_MAX 256		/* answers to pings and settings that wait for a peer that does not read */
 #define SETTINGS_MAX 32		/* settings in one frame */
 #define CONTINUATIONS_MAX 8	/* frames of one header block */
 #define RESETS_BURST 100	/* streams a peer may reset at once, */
 #define RESETS_PER_S 10		/* and for ever */
+#define STALLED_MS 45u		/* without an acknowledgement, and one and a half round trips: TCP delays them by 40 */
 #define WHY_LEN 192
 #define GOODBYE_LEN 96
 
@@ -45,6 +50,7 @@ struct lg_h2 {
 	bool speechless;		/* ending: without GOAWAY */
 	bool over;			/* to be freed, */
 	bool muted;			/* the owner wants no event but gone() */
+	uint64_t unacked_ns;		/* since when there has been something not acknowledged, as far as was looked; 0: nothing */
 	uint32_t error;
 	uint32_t age_ms;
 	uint32_t silent_ms;
@@ -419,6 +425,23 @@ static void on_kick(evutil_socket_t fd, short what, void *arg)
 void lg_h2_kick(struct lg_h2 *h2)
 {
 	event_active(h2->kick, EV_TIMEOUT, 0);
+}
+
+bool lg_h2_is_stalled(struct lg_h2 *h2)
+{
+	uint64_t now_ns = lg_clock_now_ns(), limit_ms;
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+	int fd = bufferevent_getfd(h2->bev), unacked = 0;
+
+	if (!h2->attached || ioctl(fd, SIOCOUTQ, &unacked) < 0 || unacked <= 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) {
+		h2->unacked_ns = 0;
+		return false;
+	}
+	if (!h2->unacked_ns)
+		h2->unacked_ns = now_ns;
+	limit_ms = STALLED_MS + info.tcpi_rtt / 1000 * 3 / 2;
+	return now_ns - h2->unacked_ns > limit_ms * LG_NS_PER_MS && info.tcpi_last_ack_recv > limit_ms;
 }
 
 /* ---- time ---- */

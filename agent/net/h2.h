@@ -69,6 +69,9 @@ void lg_h2_tick(struct lg_h2 *h2, uint32_t elapsed_ms);
 void lg_h2_fail(struct lg_h2 *h2, uint32_t error, const char *why);
 /* Ends it without a word: there is nobody to talk to. */
 void lg_h2_drop(struct lg_h2 *h2, const char *why);
+/* What was sent a while ago (more than the round trip explains) has not been acknowledged: the network is cut, or the peer's system hangs.
+ * To be asked again and again: from when it began is known only so far. */
+bool lg_h2_is_stalled(struct lg_h2 *h2);
 /* Charges the peer's allowance of odd frames with one. */
 void lg_h2_odd(struct lg_h2 *h2);
 

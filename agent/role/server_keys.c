@@ -488,6 +488,8 @@ void lg_server_tick(struct lg_server *s)
 {
 	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
 
+	for (size_t i = 0; i < s->config.n_regions; i++)
+		s->homes[i].upstream.stalled = s->homes[i].client && lg_lease_client_is_stalled(s->homes[i].client);
 	if (!lg_list_is_outdated(s))
 		lg_table_each(s->home_keys, home_key_tick, &g);
 	lg_table_each(s->region_keys, region_key_tick, &g);

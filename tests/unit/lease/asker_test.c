@@ -164,8 +164,43 @@ TEST(a_kept_lease_is_prolonged_now_and_then)
 	up(&s);
 	send(&s, 0, T0);
 	answer(&s, false, T0 + 2 * MS);
-	assert_int_equal(check(&s, &kept, T0 + 10 * S - 1), LG_SAY_NOTHING);
-	assert_int_equal(check(&s, &kept, T0 + 10 * S), LG_SAY_REPORT);
+	/* not all keys of all hosts at once */
+	assert_int_equal(check(&s, &kept, T0 + 8500 * MS - 1), LG_SAY_NOTHING);
+	assert_int_equal(check(&s, &kept, T0 + 11500 * MS), LG_SAY_REPORT);
+}
+
+TEST(nothing_is_said_to_a_lessor_whom_the_last_message_has_not_reached)
+{
+	struct script s;
+	uint64_t due_ns;
+
+	up(&s);
+	send(&s, 30, T0);
+	s.u.stalled = true;
+	for (uint64_t ms = 50; ms <= 10000; ms += 50)
+		assert_int_equal(check(&s, &low, T0 + ms * MS), LG_SAY_NOTHING);
+	assert_int_equal(lg_asker_check(&s.a, &s.u, &low, &pace, T0, &due_ns), LG_SAY_NOTHING);
+	assert_int_equal(due_ns, T0 + 50 * MS);
+	s.u.stalled = false;
+	assert_int_equal(check(&s, &low, T0 + 10000 * MS), LG_SAY_REQUEST);
+}
+
+TEST(while_the_lessor_is_recovering_a_need_that_grew_is_no_reason_to_ask_again)
+{
+	static const struct lg_asker_need more = { .own_tok = 0, .low_tok = 100, .target_tok = 120 };
+	static const struct lg_asker_need much_more = { .own_tok = 0, .low_tok = 100, .target_tok = 121 };
+	struct script s;
+
+	for (int i = 0; i < 2; i++) {
+		struct lg_grant grant = { .epoch = 1, .partial = true, .status = i ? LG_GRANT_RECOVERING : LG_GRANT_OK };
+
+		up(&s);
+		grant.ack_seq = send(&s, 30, T0);
+		lg_asker_answered(&s.a, &s.u, &grant, T0 + 2 * MS);
+		assert_int_equal(check(&s, &more, T0 + 100 * MS), i ? LG_SAY_NOTHING : LG_SAY_REQUEST);
+		assert_int_equal(check(&s, &much_more, T0 + 100 * MS), LG_SAY_REQUEST);
+		assert_int_equal(check(&s, &more, T0 + 863 * MS), LG_SAY_REQUEST);
+	}
 }
 
 TEST(refused_it_keeps_quiet_for_about_a_second)
@@ -348,6 +383,8 @@ int main(void)
 		cmocka_unit_test(after_a_partial_answer_it_waits_for_the_push_unless_there_is_news),
 		cmocka_unit_test(a_push_that_fills_the_want_ends_the_waiting),
 		cmocka_unit_test(a_kept_lease_is_prolonged_now_and_then),
+		cmocka_unit_test(nothing_is_said_to_a_lessor_whom_the_last_message_has_not_reached),
+		cmocka_unit_test(while_the_lessor_is_recovering_a_need_that_grew_is_no_reason_to_ask_again),
 		cmocka_unit_test(refused_it_keeps_quiet_for_about_a_second),
 		cmocka_unit_test(a_recovering_lessor_is_waited_for),
 		cmocka_unit_test(the_time_of_sending_is_known_for_the_last_two_messages),

@@ -370,6 +370,34 @@ TEST(a_pool_is_kept_as_long_as_hosts_are_silent_between_two_reports)
 	end(&s);
 }
 
+TEST(what_a_host_wants_is_remembered_until_the_region_has_learned_what_is_out)
+{
+	struct lg_succession *heir;
+	struct lg_ask hello = request_of(1, 40);
+	struct script s;
+
+	assert_int_equal(lg_succession_new(T0, &heir), 0);
+	assert_int_equal(lg_succession_list(heir, 0), 0);
+	assert_int_equal(lg_succession_list(heir, 1), 0);
+	begin(&s, LG_TOKEN_BUCKET, 2, heir);
+	assert_false(up(&s, 1, 0));
+	hello.epoch = 2;
+	assert_int_equal(tell(&s, 0, &hello, 100)->status, LG_GRANT_RECOVERING);
+	for (uint64_t ms = 110; ms < 5000; ms += 10)
+		tick(&s, ms);
+	lg_succession_synced(heir, 0);
+	lg_succession_synced(heir, 1);
+	tick(&s, 5000);
+	assert_int_equal(s.up.n, 1);
+	assert_int_equal(last_ask(&s)->want_tok >= 40, 1);
+	/* served without having to ask again */
+	grant(&s, last_ask(&s)->seq, 1, 100, 10000, 5100);
+	tick(&s, 5110);
+	assert_int_equal(look(&s, 5110).outstanding_tok, 40);
+	end(&s);
+	lg_succession_free(heir);
+}
+
 TEST(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold)
 {
 	struct lg_ask ask = request_of(1, 40);
@@ -831,6 +859,7 @@ int main(void)
 		cmocka_unit_test(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used),
 		cmocka_unit_test(more_than_twice_what_the_hosts_need_goes_back),
 		cmocka_unit_test(a_pool_is_kept_as_long_as_hosts_are_silent_between_two_reports),
+		cmocka_unit_test(what_a_host_wants_is_remembered_until_the_region_has_learned_what_is_out),
 		cmocka_unit_test(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold),
 		cmocka_unit_test(a_region_in_a_new_life_voids_what_hosts_have_and_remembers_what_they_spent),
 		cmocka_unit_test(a_region_waits_for_silent_hosts_until_their_leases_are_over_and_counts_their_window_as_full),
