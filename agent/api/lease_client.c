@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The holder's end. Each attempt has a connection of its own: dial, hello, welcome, then UP until something breaks; then DOWN for a while
- * that doubles with each failure, so that a lessor that comes back is not met by all its holders at once. Failures found while the role
+ * that doubles with each failure. All holders of a lessor lose it at the same moment and find it again within two seconds: so one that had
+ * been up is WAITING after the welcome, for a time by chance, before it says anything. Failures found while the role
  * is calling us are put off to the loop: `down` never comes from inside a call of the role.
  */
 #include "api/lease_rpc.h"
@@ -25,7 +26,7 @@
 #define WAITING_MAX (256u << 20)	/* bytes that wait for room in the stream: a million leases named at once */
 #define DRAIN_MS 5
 
-enum state { DOWN, CONNECTING, UP };
+enum state { DOWN, CONNECTING, WAITING, UP };
 
 struct lg_lease_client {
 	struct lg_loop *loop;
@@ -37,7 +38,7 @@ struct lg_lease_client {
 	struct lg_grpc_client *grpc;
 	struct lg_grpc_stream *stream;
 	struct lg_batch batch;
-	struct lg_source *retry;	/* the next attempt, or the end of a failed one */
+	struct lg_source *retry;	/* the next attempt, the end of a failed one, or of waiting */
 	bool retry_armed;
 	struct lg_source *drain;	/* what waits gets another chance */
 	bool drain_armed;
@@ -45,6 +46,8 @@ struct lg_lease_client {
 	uint32_t state_s;
 	uint32_t backoff_ms;
 	uint32_t n_holders;		/* that the lessor has, as far as is known */
+	bool lost;			/* it was up, and is not again yet */
+	struct lg_lease_welcome welcome;/* while waiting */
 	bool failed;			/* to be taken down from the loop, for `why` */
 	char why[256];
 };
@@ -68,15 +71,13 @@ static void retry_after(struct lg_lease_client *client, uint32_t ms)
 
 static void go_down(struct lg_lease_client *client, const char *why)
 {
-	uint64_t spread_ns = client->state == UP ? lg_upstream_spread_ns(client->n_holders, arc4random()) : 0;
-
+	client->lost |= client->state == UP;
 	enter(client, DOWN);
 	client->failed = false;
 	client->stream = NULL;
 	client->grpc = lg_grpc_client_free(client->grpc);
 	lg_batch_clear(&client->batch);
-	/* All of its holders lose a lessor at the same moment. */
-	retry_after(client, jittered(client->backoff_ms) + (uint32_t)(spread_ns / LG_NS_PER_MS));
+	retry_after(client, jittered(client->backoff_ms));
 	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
 	client->handlers.down(client->arg, why);
 }
@@ -99,10 +100,23 @@ static void fail_later(struct lg_lease_client *client, const char *why)
 
 /* ---- what the stream says ---- */
 
-static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome)
+static void come_up(struct lg_lease_client *client)
 {
 	enter(client, UP);
-	client->handlers.up(client->arg, welcome);
+	client->lost = false;
+	client->handlers.up(client->arg, &client->welcome);
+}
+
+static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome)
+{
+	uint64_t wait_ns = client->lost ? lg_upstream_spread_ns(client->n_holders, arc4random()) : 0;
+
+	client->welcome = *welcome;
+	enter(client, WAITING);
+	if (wait_ns)
+		retry_after(client, (uint32_t)(wait_ns / LG_NS_PER_MS));
+	else
+		come_up(client);
 }
 
 static void on_grants(struct lg_lease_client *client, const struct lg_lessor_msg *msg)
@@ -142,11 +156,11 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 	if (r < 0)
 		return;
 	if (lg_lessor_msg_welcome(msg, &welcome) != (client->state == CONNECTING))
-		malformed(client, client->state == UP ? "a second welcome" : "no welcome before the first grant");
+		malformed(client, client->state == CONNECTING ? "no welcome before the first grant" : "a second welcome");
 	else if (client->state == CONNECTING)
 		on_welcome(client, &welcome);
-	else
-		on_grants(client, msg);
+	else if (client->state == UP)
+		on_grants(client, msg);	/* else as lost: said again to who asks */
 }
 
 static void on_closed(void *arg, struct lg_grpc_stream *stream, int status, const char *why)
@@ -192,6 +206,8 @@ static void on_retry(void *arg)
 	client->retry_armed = false;
 	if (client->failed)
 		go_down(client, client->why);
+	else if (client->state == WAITING)
+		come_up(client);
 	else
 		connect_now(client);
 }
@@ -216,7 +232,7 @@ static void on_second(void *arg)
 
 	client->state_s++;
 	drain_later(client);
-	if ((client->failed || client->state == DOWN) && !client->retry_armed)
+	if ((client->failed || client->state == DOWN || client->state == WAITING) && !client->retry_armed)
 		on_retry(client);
 	else if (client->state == CONNECTING && client->state_s > WELCOME_S)
 		go_down(client, "the lessor said no welcome within 10 s");

@@ -807,6 +807,31 @@ static void a_second_welcome_is_malformed(void **state)
 	net_loop_free(&f.n);
 }
 
+static void who_lost_a_lessor_of_many_waits_before_it_comes_up_again(void **state)
+{
+	static const uint32_t crowds[] = { 64, 10000 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct fixture f;
+
+		begin_up(&f);
+		lg_lease_client_crowd(f.h.client, crowds[i]);
+		lg_lease_peer_close(f.l.peer, "restart");
+		WAIT_FOR(f.n.loop, f.l.n_hello == 2);
+		if (i == 0) {
+			WAIT_FOR(f.n.loop, f.h.n_up == 2);
+		} else {
+			/* up to ten seconds: nothing comes that soon */
+			for (int turn = 0; turn < 20; turn++)
+				event_base_loop(lg_loop_base(f.n.loop), EVLOOP_NONBLOCK);
+			assert_int_equal(f.h.n_up, 1);
+			assert_false(lg_lease_client_is_up(f.h.client));
+		}
+		end(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -833,6 +858,7 @@ int main(void)
 		cmocka_unit_test(a_region_is_served_all_its_keys_in_one_turn),
 		cmocka_unit_test(a_lessor_that_breaks_the_protocol_is_left),
 		cmocka_unit_test(a_second_welcome_is_malformed),
+		cmocka_unit_test(who_lost_a_lessor_of_many_waits_before_it_comes_up_again),
 	};
 
 	net_alone();
