@@ -21,8 +21,9 @@
  * counts as spent at that moment, and what a holder spent under leases that lapsed is in its history.
  *
  * Division. Everybody who uses the key gets what it would use, max-min fair, with some room above the mean; what is left over goes in equal
- * parts to all of them, so that who needs more tomorrow finds it there (not of a window of many round trips). A limit is lowered only for somebody who is short: who would use
- * notably more than its limit and is due notably more. So steady traffic, however it flickers, costs no message.
+ * parts to all of them, so that who needs more tomorrow finds it there (not of a window of many round trips). A limit is lowered only for
+ * somebody who is short: who would use notably more than its limit and is due notably more. So steady traffic, however it flickers, costs
+ * no message.
  */
 #include "lease/limits.h"
 
