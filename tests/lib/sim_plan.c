@@ -233,7 +233,8 @@ void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len)
 	buf[0] = '\0';
 	append(buf, len, "%s%s %llu in %.3f s, budget %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
 	       t->kind == LG_LEASE_LIMIT ? "parts of a " : "", algorithms[t->algorithm], (unsigned long long)t->limit_tok,
-	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->max_outstanding_tok, shape_name((enum shape)c->shape), c->load, c->batch,
+	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->max_outstanding_tok,
+	       shape_name((enum shape)c->shape), c->load, c->batch,
 	       (unsigned long long)c->cost_max_tok, c->n_regions, c->subs_per_region, c->hosts_per_region, (double)c->end_ns / 1e9);
 	append(buf, len, "\n  ttl %.2f s, grace %.2f s, ticks %.0f/%.0f/%.0f ms, slot %.0f ms, periods %.2f/%.2f s", (double)t->ttl_ns / 1e9,
 	       (double)t->grace_ns / 1e9, (double)t->home_tick_ns / 1e6, (double)t->region_tick_ns / 1e6, (double)t->host_tick_ns / 1e6,
