@@ -29,9 +29,9 @@ uint64_t sim_local_ns(const struct sim *s, const struct clock *clock)
 
 uint64_t sim_true_ns(const struct clock *clock, uint64_t local_ns)
 {
-	uint64_t since_ns = lg_sub_floor(local_ns, clock->offset_ns);
+	int64_t since_ns = (int64_t)(local_ns - clock->offset_ns);
 
-	return since_ns - (uint64_t)((int64_t)since_ns / (1000000 + clock->ppm) * clock->ppm);
+	return since_ns < 0 ? 0 : (uint64_t)(since_ns - since_ns / (1000000 + clock->ppm) * clock->ppm);
 }
 
 uint32_t sim_new_life(const struct sim *s, const struct clock *clock, uint32_t before)
@@ -51,6 +51,7 @@ void sim_push(struct sim *s, uint64_t at_ns, enum event_kind kind, uint32_t inde
 	struct event e = { .at_ns = at_ns, .number = s->n_events++, .kind = kind, .index = index, .msg = msg };
 	size_t i = s->n_heap++;
 
+	assert(at_ns >= s->now_ns && at_ns < UINT64_MAX / 2);
 	if (s->n_heap > s->cap_heap) {
 		s->cap_heap = s->cap_heap ? 2 * s->cap_heap : 256;
 		s->heap = reallocarray(s->heap, s->cap_heap, sizeof(*s->heap));
@@ -80,10 +81,11 @@ static struct event pop(struct sim *s)
 
 /* ---- traffic and time ---- */
 
-static void count_bin(struct sim *s, bool admitted, bool perfect)
+static void count_bin(struct sim *s, uint32_t site, bool admitted, bool perfect)
 {
 	size_t bin = s->now_ns / SIM_BIN_NS;
 
+	s->bin_region[site][bin] += admitted;
 	s->bin_admitted[bin] += admitted;
 	s->bin_perfect[bin] += perfect;
 }
@@ -106,7 +108,7 @@ static void arrive(struct sim *s, struct node_host *h)
 	bool ok = sim_host_admits(h, cost_tok), perfect = sim_meter_admit(&s->perfect, cost_tok, s->now_ns);
 	bool by_share = !ok && sim_host_falls_back(h, cost_tok);
 
-	count_bin(s, ok, perfect);
+	count_bin(s, h->site, ok, perfect);
 	if (s->now_ns >= s->c.warm_ns) {
 		s->r.offered++;
 		s->r.admitted += ok;
@@ -126,7 +128,7 @@ static bool hoards(const struct node_host *h)
 {
 	const struct sim *s = h->sim;
 
-	return s->c.hoards && (h->link.n_cuts || s->regions[h->region].link.n_cuts || s->regions[h->site].link.n_cuts);
+	return s->c.hoards && (!h->link.up || h->link.n_cuts || s->regions[h->region].link.n_cuts || s->regions[h->site].link.n_cuts);
 }
 
 static void arrival(struct sim *s, uint32_t index)
@@ -307,6 +309,11 @@ int sim_new(const struct sim_config *config, struct sim **ret_sim)
 	s->bin_perfect = calloc(s->n_bins, sizeof(*s->bin_perfect));
 	if (!s->bin_admitted || !s->bin_perfect)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < config->n_regions; i++) {
+		s->bin_region[i] = calloc(s->n_bins, sizeof(*s->bin_region[i]));
+		if (!s->bin_region[i])
+			return -ENOMEM;
+	}
 	nodes_init(s);
 	*ret_sim = TAKE(s);
 	return 0;
@@ -334,6 +341,8 @@ struct sim *sim_free(struct sim *s)
 	sim_meter_fini(&s->law);
 	sim_meter_fini(&s->perfect);
 	sim_meter_fini(&s->all);
+	for (uint32_t i = 0; i < s->c.n_regions; i++)
+		free(s->bin_region[i]);
 	free(s->bin_admitted);
 	free(s->bin_perfect);
 	free(s->heap);
@@ -364,6 +373,13 @@ void sim_bin(const struct sim *s, uint64_t at_ns, uint64_t *ret_admitted, uint64
 
 	*ret_admitted = bin < s->n_bins ? s->bin_admitted[bin] : 0;
 	*ret_perfect = bin < s->n_bins ? s->bin_perfect[bin] : 0;
+}
+
+uint64_t sim_region_bin(const struct sim *s, uint32_t region, uint64_t at_ns)
+{
+	size_t bin = at_ns / SIM_BIN_NS;
+
+	return bin < s->n_bins ? s->bin_region[region][bin] : 0;
 }
 
 double sim_back_after_s(const struct sim *s, uint64_t at_ns, double share)

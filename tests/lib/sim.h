@@ -60,7 +60,8 @@ struct sim_config {
 	double repeat;
 	double straggle;			/* share of messages that take up to 3 s longer */
 	int32_t clock_ppm;			/* clocks of hosts and regions run up to this much faster or slower */
-	double hostile;				/* share of messages that arrive as a lease ends, or a tick to either side */
+	double hostile;				/* share of messages that arrive as a lease ends, or a tick to either side; as many come again
+						 * within 10 s, and processes hear what was meant for others */
 	bool hoards;				/* hosts that are cut off keep what they have and spend it at the very end of its lease */
 	uint64_t seed;
 	uint64_t end_ns;
@@ -104,6 +105,8 @@ const struct sim_result *sim_result_of(const struct sim *s);
 uint64_t sim_now_ns(const struct sim *s);
 /* Admitted and perfect in the bin of SIM_BIN_NS that begins at that time. */
 void sim_bin(const struct sim *s, uint64_t at_ns, uint64_t *ret_admitted, uint64_t *ret_perfect);
+/* Admitted in one region in that bin. */
+uint64_t sim_region_bin(const struct sim *s, uint32_t region, uint64_t at_ns);
 /* Seconds from at_ns until over two seconds at least `share` of the perfect service was given again; -1 never. */
 double sim_back_after_s(const struct sim *s, uint64_t at_ns, double share);
 double sim_random(struct sim *s);

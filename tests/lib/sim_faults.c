@@ -141,11 +141,28 @@ void sim_fault_begins(struct sim *s, uint32_t number)
 		sim_push(s, s->now_ns + f->for_ns, EV_FAULT_OVER, number, NULL);
 }
 
+/* The monotonic clock begins anew. */
+static void reboot(const struct sim *s, struct clock *clock)
+{
+	clock->offset_ns = 1 * S - s->now_ns;
+}
+
 static void host_boots(struct sim *s, struct node_host *h)
 {
+	reboot(s, &h->clock);
 	h->incarnation = sim_new_life(s, &h->clock, (uint32_t)h->incarnation);
 	h->made_ns = sim_local_ns(s, &h->clock);
 	sim_agent_start(h);
+}
+
+/* Some have taken their machine along. */
+static void region_back(struct sim *s, const struct fault *f)
+{
+	struct node_region *n = &s->regions[f->index];
+
+	if (f->for_ns / MS % 3 == 0)
+		reboot(s, &n->clock);
+	sim_region_start(n);
 }
 
 /* Home by the new list: nothing of it is known here, but which regions there are. */
@@ -170,9 +187,9 @@ void sim_fault_over(struct sim *s, uint32_t number)
 	case SIM_HOST_REBOOT: host_boots(s, &s->hosts[f->index]); break;
 	case SIM_AGENT_RESTART: sim_agent_start(&s->hosts[f->index]); break;
 	case SIM_REGION_LOST:
-	case SIM_REGION_RESTART: sim_region_start(&s->regions[f->index]); break;
+	case SIM_REGION_RESTART: region_back(s, f); break;
 	case SIM_SERVER_RESTART:
-		sim_region_start(&s->regions[f->index]);
+		region_back(s, f);
 		sim_home_start(home_of(s));
 		break;
 	case SIM_HOME_LOST:

@@ -39,6 +39,20 @@ static void fx_host_ask(void *arg, const struct lg_ask *ask)
 	sim_transmit_ask(h->sim, &m, ask);
 }
 
+/* Just before the lease ends; now and then too late, which must be refused. */
+static void plan_drain(struct node_host *h)
+{
+	struct sim *s = h->sim;
+	uint64_t end_ns = sim_true_ns(&h->clock, h->bucket.expires_ns);
+
+	if (sim_random(s) < 0.7)
+		end_ns = lg_sub_floor(end_ns, 2);
+	else
+		end_ns += (uint64_t)(sim_random(s) * 3e9);
+	h->drain_ns = lg_max_u64(end_ns, s->now_ns);
+	sim_push(s, h->drain_ns, EV_DRAIN, h->index, NULL);
+}
+
 static void fx_host_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t low_water_tok, uint32_t epoch)
 {
 	struct node_host *h = arg;
@@ -46,7 +60,7 @@ static void fx_host_grant(void *arg, uint64_t tok, uint64_t expires_ns, uint64_t
 	h->bucket.total.granted_tok += tok;
 	h->bucket.expires_ns = lg_max_u64(h->bucket.expires_ns, expires_ns);
 	if (h->sim->c.hoards)
-		sim_push(h->sim, lg_max_u64(sim_true_ns(&h->clock, h->bucket.expires_ns) - 2, h->sim->now_ns), EV_DRAIN, h->index, NULL);
+		plan_drain(h);
 	h->bucket.low_water_tok = low_water_tok;
 	h->bucket.epoch = epoch;
 }
@@ -189,6 +203,9 @@ void sim_host_drain(struct node_host *h)
 	struct bucket *b = &h->bucket;
 	uint64_t left_tok = b->total.granted_tok - b->total.spent_tok;
 
+	/* A later grant has put it off. */
+	if (h->sim->now_ns != h->drain_ns)
+		return;
 	if (h->powered && left_tok && sim_host_admits(h, left_tok))
 		sim_admitted(h->sim, left_tok);
 }

@@ -60,7 +60,7 @@ static uint64_t worst_moment_ns(struct sim *s, const struct message *m)
 
 	if (sim_random(s) < 0.5)
 		end_ns += s->c.terms.grace_ns;
-	return which < 0.4 ? end_ns - off_ns : which < 0.6 ? end_ns : end_ns + off_ns;
+	return which < 0.4 ? lg_sub_floor(end_ns, off_ns) : which < 0.6 ? end_ns : end_ns + off_ns;
 }
 
 static void send_one(struct sim *s, const struct message *m, uint64_t rtt_ns)
@@ -74,6 +74,8 @@ static void send_one(struct sim *s, const struct message *m, uint64_t rtt_ns)
 	if (s->c.hostile > 0 && sim_random(s) < s->c.hostile)
 		delay_ns = lg_max_u64(delay_ns, lg_sub_floor(worst_moment_ns(s, m), s->now_ns));
 	sim_push(s, s->now_ns + delay_ns, EV_MESSAGE, 0, message_copy(m));
+	if (s->c.hostile > 0 && sim_random(s) < s->c.hostile)
+		sim_push(s, s->now_ns + delay_ns + (uint64_t)(sim_random(s) * 10e9), EV_MESSAGE, 0, message_copy(m));
 }
 
 void sim_transmit(struct sim *s, struct message *m)

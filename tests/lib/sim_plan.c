@@ -72,7 +72,7 @@ static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t reg
  * lost store keeps a lessor silent for long, which is not what every third run should be about. */
 static const uint32_t weights[_SIM_FAULT_N] = {
 	[SIM_CUT_REGION] = 24, [SIM_CUT_HOST] = 24, [SIM_AGENT_RESTART] = 8, [SIM_HOST_REBOOT] = 8, [SIM_HOST_GONE] = 2,
-	[SIM_REGION_RESTART] = 7, [SIM_HOME_RESTART] = 7, [SIM_SERVER_RESTART] = 6, [SIM_REGION_LOST] = 1, [SIM_HOME_LOST] = 1,
+	[SIM_REGION_RESTART] = 7, [SIM_HOME_RESTART] = 7, [SIM_SERVER_RESTART] = 6, [SIM_REGION_LOST] = 2, [SIM_HOME_LOST] = 2,
 	[SIM_HOME_DEPOSED] = 4, [SIM_REHOME] = 2, [SIM_CLOCK_STEP] = 6,
 };
 
@@ -107,6 +107,13 @@ static bool restarts_upper_region(const struct sim_config *c, const struct sim_p
 	return f->kind == SIM_REHOME || (one && f->index < c->n_regions);
 }
 
+/* What fails often fails again, before all is well. */
+static void strike_again(uint64_t *rand, struct sim_plan_fault *f, const struct sim_plan_fault *last)
+{
+	*f = *last;
+	f->at_ns += f->for_ns + (uint64_t)(draw(rand, 0.05, 5) * 1e9);
+}
+
 static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 {
 	plan->n_faults = (uint32_t)draw(rand, 0, 16);
@@ -121,7 +128,9 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 		if (plan->c.subs_per_region && restarts_upper_region(&plan->c, f))
 			f->kind = SIM_HOME_RESTART;
 		f->at_ns = (uint64_t)(draw(rand, 0.05, 0.9) * (double)plan->c.end_ns);
-		f->for_ns = (uint64_t)(draw(rand, 0.1, cut ? 25 : 4) * 1e9);
+		f->for_ns = (uint64_t)(draw(rand, 0.1, cut || f->kind == SIM_AGENT_RESTART ? 25 : 4) * 1e9);
+		if (i && lg_rand_next(rand) % 5 == 0)
+			strike_again(rand, f, f - 1);
 	}
 }
 

@@ -91,6 +91,7 @@ struct node_host {
 	uint32_t incarnation;
 	uint64_t made_ns;	/* when the maps were made, if not at the start */
 	struct bucket bucket;
+	uint64_t drain_ns;	/* when all that is left is to be spent */
 	bool misread;		/* the last reading was */
 	struct lg_upstream upstream;
 	struct lg_holding holding;
@@ -167,6 +168,7 @@ struct sim {
 	uint32_t n_faults;
 	struct sim_meter law, perfect, all;
 	uint32_t *bin_admitted, *bin_perfect;
+	uint32_t *bin_region[SIM_REGIONS_MAX];
 	size_t n_bins;
 };
 
