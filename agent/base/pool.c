@@ -117,7 +117,6 @@ static void *large_get(size_t size)
 	if (p) {
 		stat.used_bytes += size;
 		stat.held_bytes += size;
-		stat.large_bytes += size;
 	}
 	return p;
 }
@@ -152,7 +151,6 @@ void lg_pool_put(void *p, size_t size)
 	stat.used_bytes -= size;
 	if (size > IN_SLABS_MAX) {
 		stat.held_bytes -= size;
-		stat.large_bytes -= size;
 		free(p);
 		return;
 	}

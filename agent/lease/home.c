@@ -355,7 +355,8 @@ static uint64_t window_want_tok(const struct lg_home *h, const struct lg_holder 
 	return lg_min_u64(tok, LG_BURST_MAX_TOK) * 105 / 100 + 2;
 }
 
-/* Demand as it has been for a while: of traffic that comes and goes, or moves between holders, the least. */
+/* Demand as it has been for a while: of traffic that comes and goes, or moves between holders, the least. Whoever is short shows less than
+ * it has, as denied demand counts only in part: that is no sign of less. */
 static void see_demand(const struct lg_home *h, const struct lg_holder *holder, uint64_t now_ns)
 {
 	uint64_t stretch_ns = lg_min_u64(h->lessor->terms->per_ns / 2, STRETCH_MAX_NS), mtps = (uint64_t)holder->demand_mtps;
@@ -367,10 +368,11 @@ static void see_demand(const struct lg_home *h, const struct lg_holder *holder, 
 		part->lowest_mtps[0] = part->lowest_mtps[1] = mtps;
 	if (!part->stretch_ns || now_ns - part->stretch_ns >= stretch_ns) {
 		part->lowest_mtps[1] = part->lowest_mtps[0];
-		part->lowest_mtps[0] = mtps;
+		part->lowest_mtps[0] = lg_holder_unmet_tok(holder) ? lg_max_u64(part->lowest_mtps[0], mtps) : mtps;
 		part->stretch_ns = now_ns;
 	}
-	part->lowest_mtps[0] = lg_min_u64(part->lowest_mtps[0], mtps);
+	if (!lg_holder_unmet_tok(holder))
+		part->lowest_mtps[0] = lg_min_u64(part->lowest_mtps[0], mtps);
 }
 
 /* Whether the holders have been asking for so much more than the limit that who is small would go short without a share of its own. */
@@ -381,9 +383,12 @@ static bool is_overloaded(const struct lg_home *h)
 
 	for (uint32_t i = 0; i < h->ledger.n; i++) {
 		const struct home_part *part = &h->more->parts[i];
+		const struct lg_holder *holder = &h->ledger.v[i];
 		uint64_t lowest_mtps = lg_min_u64(part->lowest_mtps[0], part->lowest_mtps[1]);
 
-		sum_mtps += lg_min_u64((uint64_t)h->ledger.v[i].demand_mtps, lowest_mtps);
+		if (!lg_holder_unmet_tok(holder))
+			lowest_mtps = lg_min_u64(lowest_mtps, (uint64_t)holder->demand_mtps);
+		sum_mtps += lowest_mtps;
 	}
 	return lg_mul_div(sum_mtps, t->per_ns, 1000000000000ull) / 5 >= t->limit_tok / 4;
 }

@@ -262,12 +262,12 @@ static uint64_t weight(const struct lg_holder *h)
 	return h->weight ? h->weight : 1;
 }
 
-uint32_t lg_ledger_wanting(const struct lg_ledger *l)
+uint32_t lg_ledger_hosts(const struct lg_ledger *l)
 {
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < l->n; i++)
-		n += l->v[i].want_tok ? weight(&l->v[i]) : 0;
+		n += weight(&l->v[i]);
 	return (uint32_t)n;
 }
 
@@ -334,39 +334,44 @@ static uint64_t room_tok(const struct division *d, uint32_t i)
 	return want_tok - h->outstanding_tok;
 }
 
+struct water {
+	uint64_t level_tok;	/* per unit of width; UINT64_MAX: all are full */
+	uint64_t odd_tok;	/* above it */
+	uint64_t width;		/* of those it does not fill */
+};
+
 /*
  * Fills the holders like vessels of different height and width under one tap: as long as an equal part of the rest, by width, would overfill
- * someone, those are filled to the brim and drop out. Each pass drops at least one; few are needed. The height of the water,
- * UINT64_MAX when all are full; *ret_rest_tok are the odd tokens above it.
+ * someone, those are filled to the brim and drop out. Each pass drops at least one; few are needed.
  */
-static uint64_t level_tok(const struct division *d, uint64_t free_tok, uint64_t *ret_rest_tok)
+static struct water pour(const struct division *d, uint64_t free_tok)
 {
-	uint64_t left_tok = free_tok, each_tok = 0, short_width = 0;
+	struct water w = { 0 };
+	uint64_t left_tok = free_tok;
 
-	*ret_rest_tok = 0;
 	for (uint32_t i = 0; i < d->l->n; i++)
-		short_width += weight(&d->l->v[i]);
-	for (int pass = 0; short_width && pass < DIVIDE_PASSES_MAX; pass++) {
+		w.width += weight(&d->l->v[i]);
+	for (int pass = 0; w.width && pass < DIVIDE_PASSES_MAX; pass++) {
 		uint64_t below_tok = 0, over_width = 0;
 
-		each_tok = left_tok / short_width;
+		w.level_tok = left_tok / w.width;
 		for (uint32_t i = 0; i < d->l->n; i++) {
 			uint64_t room = room_tok(d, i), width = weight(&d->l->v[i]);
 
-			if (room > each_tok * width)
+			if (room > w.level_tok * width)
 				over_width += width;
 			else
 				below_tok += room;
 		}
 		left_tok = free_tok - below_tok;
-		*ret_rest_tok = left_tok - each_tok * over_width;
+		w.odd_tok = left_tok - w.level_tok * over_width;
 		if (over_width == 0)
-			return UINT64_MAX;
-		if (over_width == short_width)
+			w.level_tok = UINT64_MAX;
+		if (over_width == 0 || over_width == w.width)
 			break;
-		short_width = over_width;
+		w.width = over_width;
 	}
-	return each_tok;
+	return w;
 }
 
 /* Who is served first: who asks for most, or still the one before if that is not twice as much. NULL: nobody can be. */
@@ -410,18 +415,26 @@ static void give(struct lg_ledger *l, struct lg_holder *h, uint64_t tok, struct 
 
 static void give_level(struct lg_ledger *l, struct lg_lessor *lessor, const struct division *d, uint64_t free_tok, struct giving *g)
 {
-	uint64_t rest_tok, level = level_tok(d, free_tok, &rest_tok);
+	struct water w = pour(d, free_tok);
+	uint64_t last_tok = w.odd_tok;
 	uint32_t start = 0;
 
-	if (level != UINT64_MAX && rest_tok)
+	if (w.level_tok != UINT64_MAX && w.odd_tok)
 		start = (uint32_t)(lg_rand_next(&lessor->rand) % l->n);
+	for (uint32_t i = 0; i < l->n && w.level_tok != UINT64_MAX; i++)
+		if (room_tok(d, i) > w.level_tok * weight(&l->v[i]))
+			last_tok -= w.odd_tok * weight(&l->v[i]) / w.width;
 	for (uint32_t k = 0, i = start; k < l->n; k++, i = i + 1 < l->n ? i + 1 : 0) {
-		uint64_t width = weight(&l->v[i]), room = room_tok(d, i);
-		uint64_t tok = level > room / width ? room : level * width;
-		uint64_t odd_tok = lg_min_u64(lg_min_u64(rest_tok, width), room - tok);
+		uint64_t width = weight(&l->v[i]), room = room_tok(d, i), tok = room;
 
-		rest_tok -= odd_tok;
-		give(l, &l->v[i], tok + odd_tok, g);
+		if (w.level_tok != UINT64_MAX && room > w.level_tok * width) {
+			tok = w.level_tok * width + w.odd_tok * width / w.width;
+			if (last_tok && tok < room) {
+				tok++;
+				last_tok--;
+			}
+		}
+		give(l, &l->v[i], tok, g);
 	}
 }
 

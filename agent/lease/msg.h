@@ -37,7 +37,7 @@ struct lg_ask {
 	uint64_t want_tok;	/* request: what it would like to hold unspent */
 	uint64_t demand_mtps;	/* offered demand, thousandths of a token per second, clamped as the rules of demand say */
 	uint64_t peak_tok;	/* largest cost seen in one round trip */
-	uint32_t hosts;		/* behind it that want tokens: its weight when there is too little. 0 counts as 1, more than 255 as 255 */
+	uint32_t hosts;		/* behind it that use the key: its weight when there is too little. 0 counts as 1, more than 255 as 255 */
 	/* What it has: tokens that are spent once (LG_LEASE_BLOCK), or a limit of its own that it runs itself (LG_LEASE_LIMIT). Of a limit: */
 	enum lg_lease_kind kind;
 	uint32_t limit_version;	/* the one it runs; 0 none yet */
