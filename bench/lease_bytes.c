@@ -50,9 +50,11 @@ static struct memory memory_now(void)
 {
 	struct mallinfo2 m = mallinfo2();
 	struct lg_pool_stat pool;
+	size_t given_out;
 
 	lg_pool_stat(&pool);
-	return (struct memory){ (double)(m.uordblks + m.hblkhd + pool.used_bytes), (double)(m.uordblks + m.hblkhd + pool.held_bytes) };
+	given_out = m.uordblks + m.hblkhd - pool.large_bytes;
+	return (struct memory){ (double)(given_out + pool.used_bytes), (double)(given_out + pool.held_bytes) };
 }
 
 static struct memory minus(struct memory a, struct memory b)

@@ -499,7 +499,7 @@ static int run(struct model *m)
 	m->warm_ms = m->now_ms + m->load.warm_s * 1000;
 	end_ms = m->warm_ms + m->load.run_s * 1000;
 	m->next_arrival_ns = now_ns(m);
-	while (m->now_ms < end_ms && !m->out_of_memory) {
+	while (m->now_ms + 1 < end_ms && !m->out_of_memory) {
 		scale_wheel_turn(&m->wheel);
 		m->now_ms = m->wheel.now_ms;
 		m->warm = m->now_ms >= m->warm_ms;

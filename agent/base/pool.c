@@ -117,6 +117,7 @@ static void *large_get(size_t size)
 	if (p) {
 		stat.used_bytes += size;
 		stat.held_bytes += size;
+		stat.large_bytes += size;
 	}
 	return p;
 }
@@ -151,6 +152,7 @@ void lg_pool_put(void *p, size_t size)
 	stat.used_bytes -= size;
 	if (size > IN_SLABS_MAX) {
 		stat.held_bytes -= size;
+		stat.large_bytes -= size;
 		free(p);
 		return;
 	}

@@ -15,5 +15,6 @@ void lg_pool_put(void *p, size_t size);
 struct lg_pool_stat {
 	size_t used_bytes;	/* of objects, as rounded; large ones included */
 	size_t held_bytes;	/* of slabs, and of large ones: taken from the system */
+	size_t large_bytes;	/* in both: of large ones, which malloc() counts too */
 };
 void lg_pool_stat(struct lg_pool_stat *ret);

@@ -13,6 +13,7 @@
 #define TELL_SLICE_NS (100 * MS)
 #define TOTAL_MAX (1ull << 62)
 #define DEMAND_MAX_MTPS (1ull << 50)
+#define FEW_PER_HOST 8ull	/* fewer tokens are too few to divide */
 #define WEIGHT_MAX 255u
 #define ENDS_MAX_MS ((1ull << 23) - 1)
 
@@ -262,10 +263,12 @@ static uint64_t weight(const struct lg_holder *h)
 	return h->weight ? h->weight : 1;
 }
 
-uint32_t lg_ledger_hosts(const struct lg_ledger *l)
+uint32_t lg_ledger_hosts(const struct lg_ledger *l, const struct lg_terms *terms)
 {
 	uint64_t n = 0;
 
+	if (terms->budget_tok < FEW_PER_HOST * terms->hosts)
+		return 1;
 	for (uint32_t i = 0; i < l->n; i++)
 		n += weight(&l->v[i]);
 	return (uint32_t)n;

@@ -92,8 +92,9 @@ enum lg_ledger_outcome {
 enum lg_ledger_outcome lg_ledger_ask(struct lg_ledger *l, struct lg_holder *h, uint32_t incarnation, const struct lg_ask *ask,
 				     uint64_t now_ns, struct lg_news *ret_news);
 
-/* That use the key, all holders' together. */
-uint32_t lg_ledger_hosts(const struct lg_ledger *l);
+/* What the lessor tells as its own weight: hosts that use the key, all holders' together. Where the budget is a handful of tokens, 1: they
+ * go to whoever asks, one at a time. */
+uint32_t lg_ledger_hosts(const struct lg_ledger *l, const struct lg_terms *terms);
 
 /* Ends the lease for good. Returns what was outstanding, to be booked as spent now. */
 uint64_t lg_ledger_lapse(struct lg_ledger *l, struct lg_holder *h);

@@ -42,7 +42,6 @@
 #define LIMIT_REPORTS 50		/* of a window that shrinks, in one of it */
 #define LIMIT_AHEAD_NS (750 * MS)	/* of a long window so much is asked for ahead of its use */
 #define LIMIT_NEWS_MTPS 5000		/* less is no news of demand */
-#define FEW_PER_HOST 8ull	/* fewer tokens are too few to divide */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
 #define PEAK_FADE_NS (30000 * MS)
 
@@ -321,14 +320,6 @@ static void tell_limit(struct lg_region *r, uint64_t now_ns, struct lg_ask *ask)
 	r->told_held_tok = ask->held_tok;
 }
 
-/* A few tokens go to whoever asks, one at a time. */
-static uint32_t weight(const struct lg_region *r)
-{
-	const struct lg_terms *t = r->lessor->terms;
-
-	return t->budget_tok < FEW_PER_HOST * t->hosts ? 1 : lg_ledger_hosts(&r->ledger);
-}
-
 /* Speaks to the home: says all there is to say. */
 static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct lg_region_effects *fx)
 {
@@ -343,7 +334,7 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	ask.returned_tok = r->returned_tok;
 	ask.demand_mtps = lg_min_u64(ask.demand_mtps, 1ull << 50);
 	ask.peak_tok = peak_tok(r, now_ns);
-	ask.hosts = weight(r);
+	ask.hosts = lg_ledger_hosts(&r->ledger, r->lessor->terms);
 	ask.n_history = 0;
 	if (r->has_history && !r->asker.heard)
 		ask.n_history = lg_slots_export(&r->history, now_ns, ask.history, LG_HISTORY_MAX);

@@ -633,7 +633,8 @@ TEST(odd_tokens_are_all_given_whatever_the_weights)
 			lg_ledger_ask(&l, open_holder(&l, h), 1, &a, T0, &news);
 			lg_ledger_grant(&l, &lessor, lg_ledger_find(&l, h), 10 * S, &grant);
 		}
-		assert_int_equal(lg_ledger_hosts(&l), 4 + 50 * 6);
+		assert_int_equal(lg_ledger_hosts(&l, &(struct lg_terms){ .budget_tok = 32, .hosts = 4 }), 4 + 50 * 6);
+		assert_int_equal(lg_ledger_hosts(&l, &(struct lg_terms){ .budget_tok = 31, .hosts = 4 }), 1);
 		assert_int_equal(lg_ledger_divide(&l, &lessor, 303, NULL, T0, NULL, NULL), 303);
 		assert_int_equal(lg_ledger_divide(&l, &lessor, 305, NULL, T0, NULL, NULL), 305);
 		lg_ledger_fini(&l);
