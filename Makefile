@@ -39,6 +39,7 @@ ROOT_SRC := $(wildcard tests/bpf/*_test.c)
 ROOT_T  := $(ROOT_SRC:%.c=$(B)/%)
 SIM_SRC := $(wildcard tests/sim/*_test.c)
 SIM_T   := $(SIM_SRC:%.c=$(B)/%)
+SIM_LONG := $(B)/tests/sim/law_test $(B)/tests/sim/tiers_test
 BENCH_PARTS := $(filter-out %.bpf.c,$(wildcard bench/*_*.c))
 BENCH_SRC := $(filter-out %.bpf.c $(BENCH_PARTS),$(wildcard bench/*.c))
 BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
@@ -95,7 +96,7 @@ check: $(UNIT) ## build and run the unit tests
 bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 	$(Q)scripts/run-tests $(ROOT_T)
 sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)
-	$(Q)SEEDS=$(or $(SEEDS),200) JOBS=$(or $(JOBS),2) scripts/run-tests $(SIM_T)
+	$(Q)SEEDS=$(or $(SEEDS),200) JOBS=$(or $(JOBS),2) scripts/run-tests $(SIM_LONG) $(filter-out $(SIM_LONG),$(SIM_T))
 sim-mutants: $(SIM_T) ## what the simulation must find: mistakes put into the lease core, one at a time (MUTANTS="NAME...")
 	$(Q)B='$(B)' CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' ALLCFLAGS='$(ALLCFLAGS)' LDFLAGS='$(LDFLAGS)' TLIB_OBJ='$(TLIB_OBJ)' LIBS='$(LIBS)' \
 		JOBS='$(JOBS)' scripts/sim-mutants $(MUTANTS)
