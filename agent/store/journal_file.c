@@ -45,13 +45,12 @@ static uint32_t frame_sum(const uint8_t *frame, size_t len, uint64_t seq)
 size_t lg_journal_frame_put(void *buf, uint64_t seq, enum lg_journal_frame_kind kind, uint64_t time_ms, const void *data, size_t len)
 {
 	struct lg_journal_frame frame = { .len = (uint16_t)len, .kind = (uint16_t)kind, .time_ms = time_ms };
-	uint8_t *at = buf;
 
-	memcpy(at, &frame, sizeof(frame));
 	if (len)
-		memcpy(at + sizeof(frame), data, len);
-	frame.sum = frame_sum(at, sizeof(frame) + len, seq);
-	memcpy(at, &frame.sum, sizeof(frame.sum));
+		memcpy((uint8_t *)buf + sizeof(frame), data, len);
+	memcpy(buf, &frame, sizeof(frame));
+	frame.sum = frame_sum(buf, sizeof(frame) + len, seq);
+	memcpy(buf, &frame.sum, sizeof(frame.sum));
 	return sizeof(frame) + len;
 }
 
