@@ -111,15 +111,15 @@ static void traffic_that_hops_each_second_is_served(void **state)
 
 static void a_tenth_beside_nine_tenths_at_twice_the_limit_is_served(void **state)
 {
-	static const struct { enum lg_algorithm algorithm; double least; } rows[] = { { BUCKET, 0.98 }, { WINDOW, 0.93 } };
+	static const enum lg_algorithm algorithms[] = { BUCKET, WINDOW };
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
-		struct scene scene = { rows[i].algorithm, MINUTE, .shape = SCENE_RIVALS, .load = 2, .n_seeds = 4 };
+		struct scene scene = { algorithms[i], MINUTE, .shape = SCENE_RIVALS, .load = 2, .n_seeds = 4 };
 		struct scene_result r = measured("rivals", &scene);
 
 		print_message("the small one is served %.4f of its offer\n", r.region[SCENE_FAR]);
-		assert_true(r.region[SCENE_FAR] >= rows[i].least);
+		assert_true(r.region[SCENE_FAR] >= 0.98);
 	}
 }
 
