@@ -2,7 +2,8 @@
  *
  * When a holder speaks to its lessor about one key: the same for a host and for a region. Knows nothing of tokens but the numbers given;
  * keeps the numbering of messages, the times at which the last two were sent (a grant's life counts from there), and whether an
- * answer is awaited. What is the same for all keys of a connection is in the struct lg_upstream.
+ * answer is awaited. Extra messages, sent while one is awaited, take numbers; of them only the last is remembered with its time. What
+ * is the same for all keys of a connection is in the struct lg_upstream.
  */
 #pragma once
 
@@ -15,9 +16,10 @@
 /* Small: there is one for every key. */
 struct lg_asker {
 	uint64_t life;		/* the first of our numbers: names this memory of the key */
-	uint64_t sent_ns;	/* the last message */
+	uint64_t sent_64ns : 58;/* the last message but for extra ones, rounded down: sent earlier means that a lease ends earlier */
+	uint64_t n_extra : 6;	/* sent after it while its answer was awaited */
 	uint64_t n_sent : 33;	/* the last message has number life + n_sent - 1; enough for five years at the shortest tick */
-	uint64_t awaits : 1;	/* an answer to it */
+	uint64_t awaits : 1;	/* an answer to the one that has its time in sent_64ns */
 	uint64_t prev_open : 1;	/* the one before has not been answered either */
 	uint64_t partial : 1;	/* the last answer was less than wanted: more will be pushed */
 	uint64_t was_partial : 1;	/* as the last answer had it, whatever was sent since */
@@ -28,7 +30,10 @@ struct lg_asker {
 	uint64_t status : 4;	/* enum lg_grant_status of the last answer */
 	uint64_t epoch_high : 16;	/* of the lessor, when we last spoke of this key; 0 never */
 	float sent_target_tok;
-	uint16_t prev_gap_ms;	/* the last message but one was sent so much earlier; 0 that is not known */
+	union {
+		uint16_t prev_gap_ms;	/* without extra ones: the message before was sent so much earlier; 0 that is not known */
+		uint16_t extra_gap_16us;/* with them: the last of them was sent so much later (in 2^14 ns), rounded down */
+	};
 	uint16_t epoch_low;
 };
 _Static_assert(sizeof(struct lg_asker) == 32, "one for each key");
@@ -40,6 +45,8 @@ struct lg_asker_need {
 	bool wanting;		/* somebody below is short although own_tok is not low */
 	bool news;		/* something changed that the lessor should know at the end of the period */
 	uint64_t unreported_tok;/* spent since the last message */
+	bool cramped;		/* what may be out is less than is spent in two round trips: it must be told soon to be lent again */
+	uint64_t part_tok;	/* so much is told even to a lessor that had nothing to give; 0: half of target_tok */
 };
 
 enum lg_say { LG_SAY_NOTHING, LG_SAY_REPORT, LG_SAY_REQUEST };
@@ -64,6 +71,8 @@ void lg_asker_up(struct lg_asker *a, const struct lg_upstream *u);
 /* What to say now, and when to ask again if nothing changes. */
 enum lg_say lg_asker_check(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_asker_need *need,
 			   const struct lg_asker_pace *pace, uint64_t now_ns, uint64_t *ret_due_ns);
+/* When the last message was sent that is no extra one. */
+uint64_t lg_asker_sent_ns(const struct lg_asker *a);
 /* Numbers a message about to be sent. */
 void lg_asker_sent(struct lg_asker *a, const struct lg_upstream *u, struct lg_ask *ask, uint64_t target_tok, uint64_t now_ns);
 /* Whether a grant is for us: of the lessor's newest life, and an answer to this memory of the key. (Both ends may have forgotten the key
@@ -71,7 +80,8 @@ void lg_asker_sent(struct lg_asker *a, const struct lg_upstream *u, struct lg_as
 bool lg_asker_is_addressed(const struct lg_asker *a, const struct lg_upstream *u, const struct lg_grant *grant);
 /* It says what is granted; else it is a refusal. */
 bool lg_grant_is_answer(const struct lg_grant *grant);
-/* A grant addressed to us arrived. Returns when the message it names was sent, 0 if that is not known: it is older than the last two. */
+/* A grant addressed to us arrived. Returns when the message it names was sent, of an extra one when that was sent which it followed; 0 if
+ * that is not known: it is older than the last two. */
 uint64_t lg_asker_answered(struct lg_asker *a, struct lg_upstream *u, const struct lg_grant *grant, uint64_t now_ns);
 
 /* Nothing can be had from above: the stream is down, or two messages in a row had no answer in time. */

@@ -7,16 +7,14 @@
  *   window   Each token is used once per W + Lambda in place of once per W:                        W / (W + Lambda)
  *   bucket   Of what is minted nothing is lost while the level is below the burst. But all that may be out, O = min(B, max_outstanding),
  *            is out for a whole cycle, so no more than O per cycle is spent:                        O / (r x cycle)
- *            (windows too, where little may be out). A starved region asks again when it is answered, and its hosts report what they
- *            got only with the ask after that: a cycle is two round trips, each a twentieth longer for what varies on the way, and half
- *            a tick of the region.
+ *            (windows too, where little may be out). A cycle is Lambda, and a thirty-second of it while what is worth a message gathers.
  *   fixed    At a boundary all leases of the old window end, half a round trip early at the region, and the first of the new one arrive
  *            half a round trip late: what comes in that gap is lost below the limit,               1 - RTT / W
  *            and costs nothing above it, where the tokens are spent later in the same window.
  *
  * Below the limit the share of the *traffic* is larger by as much: supply / load. A sub-limit is minted by the region itself: the same
  * formulas with the round trip between region and host, and without the home's tick; beside so short a round trip a tick more of the host
- * counts, for a reading to be confirmed, and of a bucket's cycle four. A fixed window is run as a sliding one. Only in steady state:
+ * counts in a window, for a reading to be confirmed. A fixed window is run as a sliding one. Only in steady state:
  * traffic that moves waits until its new region has a part.
  */
 #include "lease/forecast.h"
@@ -47,11 +45,12 @@ static uint64_t lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 	return t->kind == LG_LEASE_LIMIT ? lambda - t->home_tick_ns + t->host_tick_ns : lambda;
 }
 
+/* How long it takes until what is lent can be lent again. */
 static uint64_t cycle_ns(const struct lg_terms *t, uint64_t rtt_ns)
 {
-	uint64_t rtt = mint_rtt_ns(t, rtt_ns), cycle = 2 * (rtt + rtt / 20) + t->region_tick_ns;
+	uint64_t lambda = lg_terms_lambda_ns(t, mint_rtt_ns(t, rtt_ns));
 
-	return t->kind == LG_LEASE_LIMIT ? cycle + 4 * t->host_tick_ns : cycle;
+	return t->kind == LG_LEASE_LIMIT ? lambda - t->home_tick_ns : lambda + lambda / 32;
 }
 
 /* What may be out at hosts of one region. */

@@ -507,6 +507,8 @@ static struct lg_asker_need need_of(struct lg_lessee *l, uint64_t now_ns)
 		.target_tok = size.target_tok,
 		.news = b && (l->spent_tok != b->sent_spent_tok || l->returned_tok != b->sent_returned_tok || b->report.n),
 		.unreported_tok = b ? l->spent_tok - b->sent_spent_tok : 0,
+		.cramped = lg_terms_is_cramped(terms_of(l)),
+		.part_tok = lg_terms_is_cramped(terms_of(l)) ? part_tok(l, 4) : 0,
 	};
 }
 

@@ -365,7 +365,7 @@ static struct lg_asker_need limit_need(struct lg_region *r, uint64_t now_ns, uin
 	const struct lg_terms *t = r->lessor->terms;
 	bool changed = held_tok != r->told_held_tok, shrinks = changed && held_tok > r->limit->limit_tok;
 
-	*ret_due_ns = shrinks ? r->asker.sent_ns + lg_max_u64(t->home_tick_ns, t->per_ns / LIMIT_REPORTS) : UINT64_MAX;
+	*ret_due_ns = shrinks ? lg_asker_sent_ns(&r->asker) + lg_max_u64(t->home_tick_ns, t->per_ns / LIMIT_REPORTS) : UINT64_MAX;
 	if (is_news(r, now_ns) || (changed && !shrinks) || now_ns >= *ret_due_ns)
 		r->asker.flush = true;
 	return (struct lg_asker_need){
@@ -386,6 +386,7 @@ static struct lg_asker_need token_need(const struct lg_region *r, uint64_t now_n
 		.wanting = r->ledger.n_short && !lendable_tok(r, now_ns),
 		.news = r->spent_tok != r->sent_spent_tok || r->returned_tok != r->sent_returned_tok || r->report.n,
 		.unreported_tok = r->spent_tok - r->sent_spent_tok,
+		.cramped = lg_terms_is_cramped(r->lessor->terms),
 	};
 }
 
@@ -765,8 +766,7 @@ void lg_region_close(struct lg_region *r, uint64_t now_ns, const struct lg_regio
 
 bool lg_region_is_idle(const struct lg_region *r, uint64_t now_ns)
 {
-	bool told = r->spent_tok == r->sent_spent_tok && r->returned_tok == r->sent_returned_tok &&
-		    !r->asker.awaits;
+	bool told = r->spent_tok == r->sent_spent_tok && r->returned_tok == r->sent_returned_tok && !r->asker.awaits;
 	bool moot = now_ns >= r->expires_ns + r->lessor->terms->ttl_ns + r->lessor->terms->grace_ns;
 
 	if (r->limit && (lg_sublimit_held_tok(r->limit, r->ledger.outstanding_tok, now_ns) || (r->told_held_tok && !moot)))

@@ -64,19 +64,22 @@ uint64_t lg_terms_needed_tok(const struct lg_terms *t)
 	return minted_tok(t, 16 * (t->region_period_ns / 10) + 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
 }
 
+bool lg_terms_is_cramped(const struct lg_terms *t)
+{
+	return lg_min_u64(t->max_outstanding_tok, t->budget_tok) < minted_tok(t, 2 * lg_terms_lambda_ns(t, t->far_rtt_ns));
+}
+
 /*
- * By blocks a window serves W / (W + Lambda), and a bucket what may be out once per two round trips (forecast.c). Parts of a limit serve
+ * By blocks a window serves W / (W + Lambda), and a bucket what may be out once per Lambda (forecast.c). Parts of a limit serve
  * steady traffic whole, but follow traffic that moves only when what was spent has left the window. Measured over 150 ms, windows of up
  * to 3 s are served better in parts however the traffic moves; of 10 s blocks cost 0.02 at worst, and traffic that hops each second or
  * swells and fades is served 0.93 and 0.95 by them, 0.83 and 0.80 in parts.
  */
 bool lg_terms_is_short(const struct lg_terms *t)
 {
-	uint64_t lambda = lg_terms_lambda_ns(t, t->far_rtt_ns);
-
 	if (t->algorithm == LG_TOKEN_BUCKET)
-		return lg_min_u64(t->max_outstanding_tok, t->budget_tok) < minted_tok(t, 2 * lambda);
-	return t->per_ns < 20 * lambda;
+		return lg_terms_is_cramped(t);
+	return t->per_ns < 20 * lg_terms_lambda_ns(t, t->far_rtt_ns);
 }
 
 /* The longest period for which out_tok are enough. */

@@ -47,5 +47,7 @@ uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);
 uint64_t lg_terms_needed_tok(const struct lg_terms *terms);
 /* Are there so few tokens for each host that one who has none would be refused what another one keeps? */
 bool lg_terms_is_small(const struct lg_terms *terms);
+/* All that may be out is less than is minted in two Lambda: what is spent must be told soon. */
+bool lg_terms_is_cramped(const struct lg_terms *terms);
 /* Is the span so short beside the longest round trip that regions had better run parts of the limit than wait for tokens? */
 bool lg_terms_is_short(const struct lg_terms *terms);

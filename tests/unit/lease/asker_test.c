@@ -249,8 +249,8 @@ TEST(the_time_of_sending_is_known_for_the_last_two_messages)
 		assert_int_equal(answered(&s, 101 + i, false, T0 + 30 * S), i < 18 ? 0 : T0 + i * S);
 	/* of the last but one to the millisecond, and never later than it was */
 	send(&s, 30, T0 + 40 * S);
-	send(&s, 30, T0 + 41 * S + 1);
-	assert_int_equal(answered(&s, 121, false, T0 + 42 * S), T0 + 40 * S - MS + 1);
+	send(&s, 30, T0 + 42 * S + 64);
+	assert_int_equal(answered(&s, 121, false, T0 + 43 * S), T0 + 40 * S - MS + 64);
 	/* a minute later it is of no use to anybody */
 	send(&s, 30, T0 + 120 * S);
 	assert_int_equal(answered(&s, 122, false, T0 + 121 * S), 0);
@@ -351,6 +351,138 @@ TEST(why_somebody_is_refused_is_what_the_lessor_last_said_or_that_it_said_nothin
 	assert_int_equal(lg_asker_reason(&s.a, &s.u), LG_WANT_UNREACHABLE);
 }
 
+/* Less may be out than is spent in two round trips. */
+static const struct lg_asker_need cramped = { .low_tok = 24, .target_tok = 32, .unreported_tok = 1, .cramped = true, .part_tok = 8 };
+
+TEST(where_little_may_be_out_what_was_spent_is_told_while_the_answer_is_awaited)
+{
+	struct lg_asker_need need = cramped;
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	assert_int_equal(check(&s, &cramped, T0 + 100 * MS), LG_SAY_NOTHING);	/* nothing was ever heard */
+	answer(&s, false, T0 + 150 * MS);
+	send(&s, 32, T0 + 1 * S);
+	assert_int_equal(check(&s, &cramped, T0 + 1019 * MS), LG_SAY_NOTHING);
+	assert_int_equal(check(&s, &cramped, T0 + 1020 * MS), LG_SAY_REQUEST);
+	need.cramped = false;
+	assert_int_equal(check(&s, &need, T0 + 1020 * MS), LG_SAY_NOTHING);
+	need = cramped;
+	need.unreported_tok = 0;
+	assert_int_equal(check(&s, &need, T0 + 1020 * MS), LG_SAY_NOTHING);
+	need.target_tok = 64;	/* a thirty-second of it */
+	need.unreported_tok = 1;
+	assert_int_equal(check(&s, &need, T0 + 1020 * MS), LG_SAY_NOTHING);
+	need.unreported_tok = 2;
+	assert_int_equal(check(&s, &need, T0 + 1020 * MS), LG_SAY_REQUEST);
+	need.own_tok = 24;	/* not low */
+	assert_int_equal(check(&s, &need, T0 + 1020 * MS), LG_SAY_NOTHING);
+	send(&s, 32, T0 + 1030 * MS);
+	assert_int_equal(check(&s, &cramped, T0 + 1049 * MS), LG_SAY_NOTHING);	/* the least gap between them too */
+	assert_int_equal(check(&s, &cramped, T0 + 1050 * MS), LG_SAY_REQUEST);
+}
+
+TEST(an_extra_message_takes_a_number_and_the_awaited_one_keeps_its_time)
+{
+	uint64_t awaited, first, second;
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, false, T0 + 160 * MS);
+	awaited = send(&s, 32, T0 + 1 * S);
+	first = send(&s, 32, T0 + 1048 * MS);
+	second = send(&s, 32, T0 + 1096 * MS);
+	assert_int_equal(second, awaited + 2);
+	assert_int_equal(answered(&s, awaited - 1, true, T0 + 1100 * MS), 0);	/* a push: nothing new about time */
+	assert_int_equal(answered(&s, awaited, true, T0 + 1080 * MS), T0 + 1 * S);
+	assert_int_equal(s.u.rtt_ns, 150 * MS);
+	/* the last extra one is the awaited one now, and no later than it was; one before it says nothing about time */
+	assert_int_equal(answered(&s, first, true, T0 + 1200 * MS), 0);
+	assert_in_range(answered(&s, second, true, T0 + 1246 * MS), T0 + 1096 * MS - 20000, T0 + 1096 * MS);
+	assert_in_range(s.u.rtt_ns, 150 * MS, 150 * MS + 20000);
+	assert_false(s.a.awaits);
+}
+
+TEST(an_answer_to_an_extra_message_answers_the_awaited_one_and_measures_nothing)
+{
+	uint64_t extra;
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, false, T0 + 160 * MS);
+	send(&s, 32, T0 + 1 * S);
+	extra = send(&s, 32, T0 + 1100 * MS);
+	assert_int_equal(answered(&s, extra, true, T0 + 1240 * MS), T0 + 1 * S);
+	assert_int_equal(s.u.rtt_ns, 160 * MS);
+	assert_false(s.a.awaits);
+}
+
+TEST(once_the_awaited_answer_is_late_there_are_no_extra_messages)
+{
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, false, T0 + 100 * MS);
+	send(&s, 32, T0 + 1 * S);
+	send(&s, 32, T0 + 1160 * MS);
+	assert_int_equal(s.a.n_extra, 1);
+	assert_int_equal(check(&s, &low, T0 + 1170 * MS - 1), LG_SAY_NOTHING);
+	assert_int_equal(check(&s, &low, T0 + 1170 * MS), LG_SAY_REQUEST);	/* counted from the awaited one */
+	send(&s, 32, T0 + 1170 * MS);
+	assert_int_equal(s.a.n_extra, 0);
+	assert_int_equal(s.a.n_tries, 1);
+	assert_int_equal(check(&s, &cramped, T0 + 1300 * MS), LG_SAY_NOTHING);
+	/* the last news is awaited: lost, it is told again */
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, false, T0 + 100 * MS);
+	send(&s, 32, T0 + 1 * S);
+	send(&s, 32, T0 + 1048 * MS);
+	answered(&s, 100 + s.a.n_sent - 1, true, T0 + 1100 * MS);
+	assert_true(s.a.awaits);
+	assert_int_equal(check(&s, &low, T0 + 1217 * MS), LG_SAY_NOTHING);
+	assert_int_equal(check(&s, &low, T0 + 1218 * MS), LG_SAY_REQUEST);
+}
+
+TEST(extra_messages_are_no_more_than_can_be_counted)
+{
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, false, T0 + 900 * MS);
+	send(&s, 32, T0 + 1 * S);
+	for (uint64_t i = 1; i <= 63; i++)
+		send(&s, 32, T0 + 1 * S + i * 10 * MS);
+	assert_int_equal(s.a.n_extra, 63);
+	assert_int_equal(s.a.n_tries, 0);
+	assert_int_equal(check(&s, &cramped, T0 + 1700 * MS), LG_SAY_NOTHING);
+	/* a new stream: the last message is remembered, nothing is awaited */
+	lg_asker_up(&s.a, &s.u);
+	assert_int_equal(s.a.n_extra, 0);
+	assert_in_range(lg_asker_sent_ns(&s.a), T0 + 1630 * MS - 20000, T0 + 1630 * MS);
+}
+
+TEST(after_a_partial_answer_a_part_is_enough_where_little_may_be_out)
+{
+	struct lg_asker_need need = cramped;
+	struct script s;
+
+	up(&s);
+	send(&s, 32, T0);
+	answer(&s, true, T0 + 2 * MS);
+	need.unreported_tok = 7;
+	assert_int_equal(check(&s, &need, T0 + 100 * MS), LG_SAY_NOTHING);
+	need.unreported_tok = 8;
+	assert_int_equal(check(&s, &need, T0 + 100 * MS), LG_SAY_REQUEST);
+	need.part_tok = 0;
+	assert_int_equal(check(&s, &need, T0 + 100 * MS), LG_SAY_NOTHING);
+}
+
 TEST(a_large_fleet_does_not_come_back_all_at_once)
 {
 	static const struct { uint32_t hosts; uint64_t most_ns; } rows[] = {
@@ -392,6 +524,12 @@ int main(void)
 		cmocka_unit_test(a_grant_of_another_life_of_lessor_or_memory_is_not_for_us),
 		cmocka_unit_test(down_it_says_nothing),
 		cmocka_unit_test(why_somebody_is_refused_is_what_the_lessor_last_said_or_that_it_said_nothing),
+		cmocka_unit_test(where_little_may_be_out_what_was_spent_is_told_while_the_answer_is_awaited),
+		cmocka_unit_test(an_extra_message_takes_a_number_and_the_awaited_one_keeps_its_time),
+		cmocka_unit_test(an_answer_to_an_extra_message_answers_the_awaited_one_and_measures_nothing),
+		cmocka_unit_test(once_the_awaited_answer_is_late_there_are_no_extra_messages),
+		cmocka_unit_test(extra_messages_are_no_more_than_can_be_counted),
+		cmocka_unit_test(after_a_partial_answer_a_part_is_enough_where_little_may_be_out),
 		cmocka_unit_test(a_large_fleet_does_not_come_back_all_at_once),
 	};
 

@@ -43,16 +43,16 @@ TEST(a_region_with_all_the_traffic_is_served_as_the_formulas_say)
 		{ WINDOW, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 978 },
 		{ FIXED, LG_LEASE_LIMIT, 1000, 1000, 0, 150, 1000, 978 },
 		{ BUCKET, LG_LEASE_LIMIT, 1000, 1000, 50, 150, 1000, 1000 },
-		/* 23 ms of a cycle */
-		{ BUCKET, LG_LEASE_LIMIT, 1000, 1000, 10, 150, 458, 435 },
+		/* once in 17.5 ms */
+		{ BUCKET, LG_LEASE_LIMIT, 1000, 1000, 10, 150, 619, 588 },
 		/* 1 - RTT / W below the limit */
 		{ FIXED, LG_LEASE_BLOCK, 1000, 1000, 0, 150, 850, 1000 },
 		{ FIXED, LG_LEASE_BLOCK, 10000, 10000, 0, 150, 985, 1000 },
 		{ FIXED, LG_LEASE_BLOCK, 10000, 10000, 0, 0, 1000, 1000 },
-		/* all that may be out once in two round trips and a tick, 317 ms: half of a burst of 200, all of a small one */
-		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 200, 150, 332, 315 },
-		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 50, 150, 166, 158 },
-		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 50, 50, 492, 467 },
+		/* all that may be out once in 187 ms and a thirty-second of it: half of a burst of 200, all of a small one */
+		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 200, 150, 548, 521 },
+		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 50, 150, 274, 260 },
+		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 50, 50, 591, 562 },
 		{ BUCKET, LG_LEASE_BLOCK, 1000, 1000, 1000, 150, 1000, 1000 },
 		{ BUCKET, LG_LEASE_BLOCK, 10000, 60000, 10000, 150, 1000, 1000 },
 	};
