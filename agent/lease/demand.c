@@ -5,10 +5,11 @@
  * bursts is covered by twice the largest burst. That is low water; the target is low water and what one period uses up.
  *
  * A region must hold that for itself, on top of all that its hosts want to hold: were its target the sum of theirs, its pool would
- * always be empty and each renewal of a host would cost a round trip to the home. In a long period traffic may grow, so it asks when no
- * more than an eighth of one is left.
+ * always be empty and each renewal of a host would cost a round trip to the home. It holds enough for one round trip: what its hosts hold
+ * bridges a request that is lost, unless they need it for bursts. In a long period traffic may grow, so it asks when no more than an eighth
+ * of one is left.
  *
- * All of it is bound as long as it is held: reports per second times what is out at worst is 1.6 to 1.9 times arrivals times regions, of
+ * All of it is bound as long as it is held: reports per second times what is out at worst is 1.5 to 1.8 times arrivals times regions, of
  * which 1.25 is the law (the period of a region, and a quarter of it at the hosts), so each token held here for comfort is one that is
  * missing elsewhere.
  */
@@ -175,13 +176,13 @@ struct lg_sizes lg_sizes_of_region(const struct lg_terms *terms, uint64_t demand
 				   uint64_t rtt_ns, uint64_t cap_tok)
 {
 	uint64_t interval_ns = lg_demand_interval_ns(terms, 0) + terms->host_tick_ns;
-	double ask_s = seconds(terms->region_tick_ns) + 2 * seconds(rtt_ns) + LOST_SPARE_S;
+	double ask_s = seconds(terms->region_tick_ns + rtt_ns), retry_s = seconds(rtt_ns) + LOST_SPARE_S;
 	double rate = (double)demand_mtps / 1000, period_tok = rate * seconds(terms->region_period_ns);
-	double low, target;
+	double burst = burst_tok(terms, peak_tok, rate, interval_ns), low, target;
 
 	if (!demand_mtps)
 		return limited((double)host_want_tok, (double)host_want_tok, cap_tok);
-	low = (double)host_want_tok + reserve(rate * ask_s) + burst_tok(terms, peak_tok, rate, interval_ns);
+	low = (double)host_want_tok + reserve(rate * ask_s) + burst + fmin(burst, rate * retry_s);
 	target = low + period_tok;
 	low = fmax(low, (double)host_want_tok + period_tok / 8);
 	low = fmax(low, target * terms->low_water_permille / 1000);

@@ -171,15 +171,15 @@ TEST(a_region_holds_its_own_reserve_on_top_of_what_its_hosts_want)
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 10000, 60 * S, 10000);
 	struct lg_sizes s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0);
 
-	/* 200, 100/s for 10 + 2 x 100 + 50 ms: 26 + 2 sqrt(26) + 1, a peak of 3 is none; and 300 for a period */
-	assert_int_equal(s.low_tok, 238);
-	assert_int_equal(s.target_tok, 538);
-	assert_in_range(lg_sizes_of_region(&t, 100000, 200, 40, 100 * MS, 0).low_tok, 305, 310);
+	/* 200, 100/s for 10 + 100 ms: 11 + 2 sqrt(11) + 1, a peak of 3 is none; and 300 for a period */
+	assert_int_equal(s.low_tok, 238);	/* an eighth of a period is more than the 19 */
+	assert_int_equal(s.target_tok, 519);
+	assert_in_range(lg_sizes_of_region(&t, 100000, 200, 40, 100 * MS, 0).low_tok, 302, 306);
 	/* in a long period it does not wait until no more than that is left */
 	t.region_period_ns = 20 * S;
 	s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0);
 	assert_int_equal(s.low_tok, 450);
-	assert_int_equal(s.target_tok, 2238);
+	assert_int_equal(s.target_tok, 2219);
 	t.region_period_ns = 3 * S;
 	/* hosts that want something though nothing flows: just that */
 	s = lg_sizes_of_region(&t, 0, 40, 3, 100 * MS, 0);
