@@ -122,6 +122,12 @@ static __always_inline enum lg_reason lg_block_take(struct lg_bucket *bucket, __
 	return LG_DROP_CONTENDED;
 }
 
+/* Whether a block holds what its key started with, and no lease yet. */
+static __always_inline _Bool lg_is_cold(const struct lg_bucket *bucket, const struct lg_rule *rule)
+{
+	return rule->cold_start_tok && !lg_read(bucket->lease_generation);
+}
+
 /* Why a global rule refuses: with the upstream in reach more tokens are on their way, or there are none for this host. */
 static __always_inline enum lg_reason lg_lease_refusal(const struct lg_ask *ask, _Bool is_valid)
 {
@@ -183,10 +189,7 @@ static __always_inline enum lg_reason lg_lease_take(struct lg_bucket *bucket, co
 	reason = is_valid ? lg_block_take(bucket, ask->cost_tok, take) : lg_fallback_take(bucket, rule, ask, expires_ns, take);
 	if (reason != LG_DROP_LIMIT)
 		return reason;
-	/* With the upstream in reach more tokens are on their way, or there are none for this host. */
-	if (!ask->is_reachable)
-		return LG_DROP_UNREACHABLE;
-	return is_valid ? LG_DROP_LIMIT : LG_DROP_LEASE_PENDING;
+	return lg_lease_refusal(ask, is_valid && !lg_is_cold(bucket, rule));
 }
 
 /**
@@ -235,19 +238,21 @@ static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struc
 }
 
 /*
- * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, a block empty and without a
- * lease as of now. Several CPUs may meet it blank, so the words that packets change are set by compare-and-swap here
- * too, and the kind last.
+ * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, a block without a lease and
+ * empty as of now, or with what its rule lets a key start with. Several CPUs may meet it blank, so the words that
+ * packets change are set by compare-and-swap here too, and the kind last.
  */
 static __always_inline void lg_bucket_init(struct lg_bucket *bucket, const struct lg_rule *rule, __u64 now_ns)
 {
 	if (lg_read(bucket->kind))
 		return;
 	bucket->rule_id = rule->rule_id;
-	if (rule->flags & LG_RULE_GLOBAL)
-		__sync_val_compare_and_swap(&bucket->expires_ns, 0, now_ns);
-	else
+	if (rule->flags & LG_RULE_GLOBAL) {
+		__sync_val_compare_and_swap(&bucket->expires_ns, 0, rule->cold_start_tok ? now_ns + LG_COLD_START_NS : now_ns);
+		__sync_val_compare_and_swap(&bucket->granted_tok, 0, rule->cold_start_tok);
+	} else {
 		__sync_val_compare_and_swap(&bucket->full_at_vt, 0, lg_rate_now(&rule->rate, now_ns));
+	}
 	bucket->rate_tok = rule->rate_tok;
 	bucket->per_ns = rule->per_ns;
 	bucket->burst_tok = rule->burst_tok;

@@ -159,18 +159,21 @@ __noinline int lg_grant_one(__u32 i)
 }
 
 /*
- * Whether the bucket may go: it holds nothing, neither debt nor tokens. A rate is poisoned on the way, by a
+ * Whether the bucket may go: it holds nothing, neither debt nor tokens. What a key without a lease has left of its
+ * start is taken first, so that no packet can spend it while the bucket goes. A rate is poisoned on the way, by a
  * compare-and-swap from the position found full: a packet that still holds the bucket then finds it empty for ages, and
  * cannot be let through uncharged.
  */
 static __always_inline int lg_op_may_reap(struct lg_bucket *bucket, const struct lg_rule *rule)
 {
-	__u64 now_ns = lg_clock(false) - LG_COARSE_LAG_NS, seen, v;
+	__u64 now_ns = lg_clock(false) - LG_COARSE_LAG_NS, seen, left_tok, v;
 
 	if (rule->flags & LG_RULE_GLOBAL) {
-		if (bucket->kind != LG_BUCKET_BLOCK || bucket->granted_tok != lg_read(bucket->spent_tok))
+		if (bucket->kind != LG_BUCKET_BLOCK || (__s64)(now_ns - bucket->expires_ns - rule->share_delay_ns) < 0)
 			return -EBUSY;
-		return (__s64)(now_ns - bucket->expires_ns - rule->share_delay_ns) < 0 ? -EBUSY : 0;
+		if (!lg_read(bucket->lease_generation) && lg_op_take_back(bucket, ~0ull, &left_tok))
+			return -EBUSY;
+		return bucket->granted_tok == lg_read(bucket->spent_tok) ? 0 : -EBUSY;
 	}
 	seen = lg_read(bucket->full_at_vt);
 	v = lg_rate_now(&rule->rate, now_ns);

@@ -188,8 +188,9 @@ static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg
 		__sync_fetch_and_add(&bucket->denied_tok, ask->cost_tok);
 	if (!(rule->flags & LG_RULE_GLOBAL))
 		return 0;
+	/* A key that is served by what it started with needs no lease yet. */
 	if (!lg_read(bucket->asked_ns))
-		return LG_EVENT_NEW_KEY;
+		return reason == LG_PASS_ADMITTED && lg_is_cold(bucket, rule) ? 0 : LG_EVENT_NEW_KEY;
 	if (!lg_is_pass(reason))
 		return LG_EVENT_DENIED;
 	return reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok) ? LG_EVENT_LOW_WATER : 0;

@@ -212,8 +212,9 @@ static void settings_print(const struct lg_rule_def *rule, const struct lg_forec
 	       tok_text(t->max_outstanding_tok, rule->unit, most), 100.0 * (double)t->max_outstanding_tok / (double)t->budget_tok,
 	       time_text(t->region_period_ns, region), time_text(t->host_period_ns, host));
 	if (t->cold_tok)
-		printf("            cold_start: of the limit %s for each of %u hosts are set aside for its first packets\n",
-		       tok_text(t->cold_tok, rule->unit, cold), t->hosts);
+		printf("            cold_start: each of %u hosts may spend %s of a new key before its first lease,\n"
+		       "            %.3g%% of the limit is leased\n", t->hosts, tok_text(t->cold_tok, rule->unit, cold),
+		       100.0 * (double)t->budget_tok / (double)t->rule_budget_tok);
 }
 
 static void wider_print(const struct lg_forecast *f)

@@ -300,6 +300,11 @@ static uint64_t read_usage(struct lg_lessee *l, const struct lg_usage *now, uint
 	struct lg_asker_pace pace = pace_of(l);
 	uint64_t ask_ns = lg_demand_interval_ns(terms_of(l), lg_asker_rtt_ns(l->holding->upstream, &pace));
 
+	/* Before its first lease a key spends what it started with: that is demand, and nothing of it is reported or remembered. */
+	if (!l->generation) {
+		l->spent_tok = b->sent_spent_tok = seen;
+		sure_tok = 0;
+	}
 	b->seen_tok = seen;
 	l->spent_tok += sure_tok;
 	l->returned_tok = lg_max_u64(l->returned_tok, now->returned_tok);
@@ -307,7 +312,7 @@ static uint64_t read_usage(struct lg_lessee *l, const struct lg_usage *now, uint
 	lg_demand_add(&b->demand, new_tok + denied_tok, new_tok, ask_ns, now_ns - b->read_ns, now_ns);
 	b->read_ns = now_ns;
 	lg_report_add(&b->report, now_ns, sure_tok, terms_of(l)->slot_ns);
-	if (b->has_history)
+	if (b->has_history && l->generation)
 		lg_slots_add(&b->history, now_ns, new_tok, now_ns);
 	if (new_tok + denied_tok) {
 		b->offered_ns = now_ns;

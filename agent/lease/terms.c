@@ -34,6 +34,24 @@ uint64_t lg_terms_span_ns(const struct lg_terms *t)
 	return t->algorithm == LG_TOKEN_BUCKET ? lg_mul_div(t->budget_tok, t->per_ns, t->limit_tok) : t->per_ns;
 }
 
+/*
+ * Each host spends what new keys start with at most once per span, on the home's clock: a host's runs up to a thousandth faster, and knows
+ * when it last spent to a third of a second.
+ */
+uint64_t lg_terms_cold_rest_ns(const struct lg_terms *t)
+{
+	uint64_t span_ns = lg_min_u64(lg_terms_span_ns(t), UINT64_MAX / 4);
+
+	return span_ns + span_ns / 500 + 1 * S;
+}
+
+uint64_t lg_terms_cold_now_tok(const struct lg_terms *t, uint64_t forgot_until_ns, uint64_t now_ns)
+{
+	if (!forgot_until_ns)
+		return t->cold_tok;
+	return now_ns >= forgot_until_ns + lg_terms_cold_rest_ns(t) ? t->cold_tok : 0;
+}
+
 /* Its report waits for the end of its slot and the ticks of host and region; a round trip and a tick of the home later it is there again. */
 uint64_t lg_terms_lambda_ns(const struct lg_terms *t, uint64_t rtt_ns)
 {
@@ -153,6 +171,27 @@ static void ticks_set(struct lg_terms *t)
 	t->slot_ns = lg_clamp_u64(span / (bucket ? 200 : 500), 10 * MS, 100 * MS);
 }
 
+/*
+ * What hosts may spend of a new key without asking is theirs from the beginning, so it is taken off what is leased: of a bucket with its
+ * part of the rate, as it comes back to a host once per span. Half of the budget must be left to lend on demand.
+ */
+static void cold_set(struct lg_terms *t, uint64_t wanted_tok)
+{
+	uint64_t cold_tok = lg_min_u64(wanted_tok, t->budget_tok / 2 / t->hosts), budget_tok, limit_tok;
+
+	t->rule_limit_tok = t->limit_tok;
+	t->rule_budget_tok = t->budget_tok;
+	if (!cold_tok)
+		return;
+	budget_tok = t->budget_tok - cold_tok * t->hosts;
+	limit_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_mul_div(t->limit_tok, budget_tok, t->budget_tok) : budget_tok;
+	if (!limit_tok)
+		return;
+	t->cold_tok = cold_tok;
+	t->budget_tok = budget_tok;
+	t->limit_tok = limit_tok;
+}
+
 void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms)
 {
 	struct lg_terms t = {
@@ -167,8 +206,7 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 		.grace_ns = 1 * S,
 	};
 
-	/* What hosts may spend at first is lent to all of them from the beginning: half of the budget must be left to lend on demand. */
-	t.cold_tok = lg_min_u64(rule->lease.cold_start_tok, t.budget_tok / 2 / t.hosts);
+	cold_set(&t, rule->lease.cold_start_tok);
 	t.owner = rule->lease.owner == LG_OWNER_ON || (rule->lease.owner == LG_OWNER_AUTO && lg_terms_is_small(&t));
 	ticks_set(&t);
 	period_set(&t, rule);

@@ -17,9 +17,11 @@ struct lg_terms {
 	enum lg_lease_kind kind;	/* what a home lends to regions: LG_LEASE_BLOCK or LG_LEASE_LIMIT, never auto */
 	bool owner;			/* small for its hosts: who asks for most is served first, whole */
 	bool adaptive;			/* a region's period grows while the key is hardly used */
-	uint64_t cold_tok;		/* each declared host may spend it before its first grant; a part of the budget */
+	uint64_t cold_tok;		/* each declared host may spend it of a new key before its first grant */
+	uint64_t rule_limit_tok;	/* as the rule has them: what all hosts together admit, with what is set aside for cold_tok */
+	uint64_t rule_budget_tok;
 	uint64_t far_rtt_ns;
-	uint64_t limit_tok;		/* limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */
+	uint64_t limit_tok;		/* what is leased: limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */
 	uint64_t per_ns;
 	uint64_t budget_tok;		/* B: burst of a token bucket, limit of a window */
 	uint32_t regions;		/* R */
@@ -41,6 +43,10 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 
 /* How long the limit takes to mint the whole budget: burst / rate, or the window. */
 uint64_t lg_terms_span_ns(const struct lg_terms *terms);
+/* A host that has spent what a new key may spend before its first grant may do so again when it has not spent of the key for so long. */
+uint64_t lg_terms_cold_rest_ns(const struct lg_terms *terms);
+/* cold_tok, or 0 while a host may have spent it before forgot_until_ns, of which it knows nothing; 0: it knows all. */
+uint64_t lg_terms_cold_now_tok(const struct lg_terms *terms, uint64_t forgot_until_ns, uint64_t now_ns);
 /* Lambda: how long a token that was spent in a region rtt_ns away from the home is in nobody's hands before it can be spent again. */
 uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);
 /* The most that is out at once while the rate of the limit is spent, of which none may lack. */

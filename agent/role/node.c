@@ -76,6 +76,44 @@ static void rules_index(struct lg_node *n)
 	n->tick_ns = tick_ns;
 }
 
+/* What keys may start with, of the rules of a set. Returns whether any of it has changed. */
+static bool cold_starts_set(const struct lg_node *n, const struct lg_rules *rules, const struct lg_rule_name *names, struct lg_ruleset *set)
+{
+	uint64_t now_ns = lg_clock_now_ns(), tok;
+	const struct lg_rule_def *def;
+	struct lg_fleet fleet;
+	struct lg_terms terms;
+	bool changed = false;
+
+	lg_fleet_init(&n->config, &fleet);
+	for (uint32_t i = 0; i < set->n_rules; i++) {
+		def = def_by_name(rules, names[set->rules[i].rule_id].name);
+		if (!def || def->scope != LG_SCOPE_GLOBAL)
+			continue;
+		lg_terms_init(def, &fleet, &terms);
+		tok = lg_terms_cold_now_tok(&terms, n->forgot_until_ns, now_ns);
+		changed |= set->rules[i].cold_start_tok != tok;
+		set->rules[i].cold_start_tok = tok;
+	}
+	return changed;
+}
+
+/* Hosts whose maps were made anew let keys start with nothing until what an earlier life spent has been minted again. */
+static void cold_starts_renew(struct lg_node *n)
+{
+	struct lg_ruleset set = n->set;
+	int r;
+
+	if (!cold_starts_set(n, n->rules, n->names, &set))
+		return;
+	set.version++;
+	r = lg_kern_rules_load(n->kern, &set, n->names);
+	if (r == 0)
+		n->set = set;
+	else
+		lg_error("cannot load the rules' cold_start into the kernel: %s", strerror(-r));
+}
+
 static int ticker_set(struct lg_node *n);
 
 /* Puts the rules into force. On failure the old ones stay, in the kernel and here. */
@@ -95,6 +133,7 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	r = lg_rules_compile(rules, &env, &new_set, new_names, c);
 	if (r < 0)
 		return r;
+	cold_starts_set(n, rules, new_names, &new_set);
 	r = lg_kern_rules_load(n->kern, &new_set, new_names);
 	if (r < 0)
 		return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
@@ -124,6 +163,8 @@ static bool may_forget(const struct lg_node *n, uint32_t id, uint64_t now_ns)
 		const struct lg_rule *rule = &n->set.rules[i];
 		double full_ns = rule->rate_tok ? (double)rule->burst_tok * (double)rule->per_ns / (double)rule->rate_tok : 0;
 
+		/* For a clock that is fast, and packets that still saw the rule, as of what keys start with (lg_terms_cold_rest_ns()). */
+		full_ns += full_ns / 500 + (double)LG_NS_PER_S;
 		if (rule->rule_id == id && full_ns > (double)linger_ns)
 			linger_ns = full_ns < (double)LG_PER_MAX_NS ? (uint64_t)full_ns : LG_PER_MAX_NS;
 	}
@@ -377,6 +418,7 @@ static void on_sweep(void *arg)
 {
 	lg_node_sweep(arg);
 	rules_forget(arg);
+	cold_starts_renew(arg);
 }
 
 static void on_links(void *arg)

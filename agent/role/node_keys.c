@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/arith.h"
 #include "role/status.h"
 
 #define KEY_IDLE_NS (60 * LG_NS_PER_S)	/* buckets unused this long leave the table */
@@ -164,7 +165,8 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 	k->node = n;
 	k->key = *key;
 	k->due_ns = now_ns;
-	if (bucket) {
+	/* What a key spent before its first lease is no part of any. */
+	if (bucket && bucket->lease_generation) {
 		found.generation = bucket->lease_generation;
 		found.epoch = bucket->lease_epoch;
 		found.expires_ns = bucket->expires_ns;
@@ -405,23 +407,35 @@ struct sweeping {
 	struct lg_node *n;
 	struct lg_op *ops;
 	size_t n_ops;
-	uint64_t before_ns;
+	uint64_t now_ns;
 };
+
+/* A bucket of this rule that was last used before then may leave. A new one comes with what its key may start with, so those of such rules
+ * stay until that may be spent again. */
+static uint64_t unused_since_ns(const struct sweeping *s, uint32_t rule_id)
+{
+	const struct lg_node_rule *rule = rule_id <= LG_RULES_MAX ? &s->n->by_id[rule_id] : NULL;
+	uint64_t idle_ns = KEY_IDLE_NS;
+
+	if (rule && rule->terms.cold_tok)
+		idle_ns = lg_max_u64(idle_ns, lg_terms_cold_rest_ns(&rule->terms));
+	return lg_sub_floor(s->now_ns, idle_ns);
+}
 
 static int sweep_one(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
 {
 	struct sweeping *s = arg;
+	uint64_t before_ns = unused_since_ns(s, key->rule_id);
 
-	if (key->form == LG_FORM_OVERFLOW || bucket->seen_ns >= s->before_ns || lg_table_get(s->n->keys, key))
+	if (key->form == LG_FORM_OVERFLOW || bucket->seen_ns >= before_ns || lg_table_get(s->n->keys, key))
 		return 0;
-	s->ops[s->n_ops] = (struct lg_op){ .key = *key, .code = LG_OP_REAP, .before_ns = s->before_ns };
+	s->ops[s->n_ops] = (struct lg_op){ .key = *key, .code = LG_OP_REAP, .before_ns = before_ns };
 	return ++s->n_ops == SWEEP_KEYS_MAX;
 }
 
 void lg_node_sweep(struct lg_node *n)
 {
-	uint64_t now_ns = lg_clock_now_ns();
-	struct sweeping s = { .n = n, .before_ns = now_ns > KEY_IDLE_NS ? now_ns - KEY_IDLE_NS : 0 };
+	struct sweeping s = { .n = n, .now_ns = lg_clock_now_ns() };
 	_cleanup_free_ struct lg_op *ops = NULL;
 	int r;
 

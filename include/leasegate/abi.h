@@ -13,7 +13,7 @@
 
 #include "bounds.h"
 
-#define LG_ABI_VERSION 1
+#define LG_ABI_VERSION 2
 
 enum lg_reason {
 #define LG_REASON(id, name, label, verdict, help) LG_##name = id,
@@ -80,11 +80,12 @@ struct lg_bucket {
 	__u32 rule_id;		/* as in the key, for readers */
 	__u16 kind;		/* enum lg_bucket_kind; 0 blank: just inserted, or an overflow bucket not yet used */
 	__u16 flags;		/* 0 */
-	__u64 granted_tok;	/* block: tokens ever granted */
+	__u64 granted_tok;	/* block: tokens ever granted, and what the key started with */
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
 	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
 	__u64 denied_tok;	/* cost of the packets refused */
-	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen.
+	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen, and
+				 * LG_COLD_START_NS more if its rule gives it something to start with.
 				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
 				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
 	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
@@ -95,7 +96,8 @@ struct lg_bucket {
 	__u64 burst_tok;	/* the rule's burst, or for windows its limit */
 	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
 	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
-	__u32 lease_generation;	/* of the lease held, set by grants; survives a restart of the agent */
+	__u32 lease_generation;	/* of the lease held, set by grants; survives a restart of the agent. 0: none yet, so what is left is
+				 * what the key started with */
 	__u32 lease_epoch;	/* epoch of the lessor that granted it */
 	__u64 base_granted_tok;	/* totals at the start of that generation: lease totals are differences to these */
 	__u64 base_spent_tok;
@@ -167,8 +169,9 @@ struct lg_rule {
 	__u64 rate_tok;		/* for readers: limit is rate_tok per per_ns, burst burst_tok */
 	__u64 per_ns;
 	__u64 burst_tok;
+	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 };
-_Static_assert(sizeof(struct lg_rule) == 280, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 288, "lg_rule: bump LG_ABI_VERSION");
 
 struct lg_ruleset {
 	__u64 version;		/* grows with each load */
@@ -218,7 +221,7 @@ struct lg_event {
  * instance lock). Operations run in order, each atomic towards packets. */
 enum lg_op_code {
 	LG_OP_READ = 1,		/* collect: snapshot into `after`; -ENOENT if the key has no bucket */
-	LG_OP_REAP = 2,		/* collect: delete the bucket if nothing is lost by it (rate: full; block: nothing left, not expired
+	LG_OP_REAP = 2,		/* collect: delete the bucket if nothing is lost by it (rate: full; block: no leased token left, not expired
 				 * less than share_delay ago) and it was not seen since `before_ns`; else -EBUSY */
 	LG_OP_GRANT = 3,	/* grant: granted_tok += tok; expires_ns and low water are set; makes the bucket if needed */
 	LG_OP_TAKE = 4,		/* grant: take back up to `tok` (~0: all that is left); tok becomes what was taken */

@@ -15,6 +15,7 @@
 #define LG_KEYS_LIMIT 16777216		/* most entries that may be configured */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
+#define LG_COLD_START_NS 10000000000ull	/* a new key's allowance ends after this: whoever is not back by then waits for a lease */
 #define LG_ANNOUNCE_GAP_NS 20000000ull	/* least time between two events of one key */
 #define LG_BURST_MAX_TOK (1ull << 40)	/* largest burst or limit: 1 TiB of bytes */
 #define LG_PER_MAX_NS (31ull * 24 * 3600 * 1000000000) /* longest window: 31 days */

@@ -155,7 +155,7 @@ static void an_instance_belongs_to_one_daemon_at_a_time(void **state)
 	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), -EBUSY);
 	assert_int_equal(fail, LG_KERN_REFUSED);
 	assert_text_has("stop its daemon");
-	assert_true(is_pinned("v1/control"));
+	assert_true(is_pinned(VERSION_DIR "/control"));
 }
 
 static void names_and_sizes_are_checked(void **state)
@@ -293,11 +293,11 @@ static void pins_of_a_start_that_crashed_are_made_anew(void **state)
 
 	(void)state;
 	kern = lg_kern_free(kern);
-	unpin("v1/rule_names");
+	unpin(VERSION_DIR "/rule_names");
 	o.incarnation = 9;
 	kern = open_as(&o, 0);
 	assert_int_not_equal(pinned_map_id("buckets"), buckets_id);
-	assert_true(is_pinned("v1/rule_names"));
+	assert_true(is_pinned(VERSION_DIR "/rule_names"));
 	assert_int_equal(lg_kern_control_read(kern, &control), 0);
 	assert_int_equal(control.incarnation, 9);
 }
@@ -311,13 +311,13 @@ static void lost_pins_are_fetched_from_the_attached_program(void **state)
 	assert_int_equal(lg_kern_control_read(kern, &before), 0);
 	attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_GENERIC);
 	kern = lg_kern_free(kern);
-	unpin("v1/buckets");
-	unpin("v1/control");
-	unpin("v1/ops"); /* no packet uses it: made anew, nothing is lost */
+	unpin(VERSION_DIR "/buckets");
+	unpin(VERSION_DIR "/control");
+	unpin(VERSION_DIR "/ops"); /* no packet uses it: made anew, nothing is lost */
 	reopen();
 	assert_int_equal(pinned_map_id("buckets"), buckets_id);
 	assert_int_equal(pinned_map_id("control"), control_id);
-	assert_true(is_pinned("v1/ops"));
+	assert_true(is_pinned(VERSION_DIR "/ops"));
 	assert_int_equal(lg_kern_control_read(kern, &after), 0);
 	assert_memory_equal(&before, &after, sizeof(before));
 }
@@ -330,13 +330,13 @@ static void attached_programs_of_another_abi_version_stop_the_start(void **state
 	(void)state;
 	attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_GENERIC);
 	kern = lg_kern_free(kern);
-	pin_path(from, "v1");
+	pin_path(from, VERSION_DIR);
 	pin_path(to, "v4294967295");
 	assert_int_equal(rename(from, to), 0);
 	assert_int_equal(lg_kern_open(&o, &kern, &fail, &complaint), -EPROTONOSUPPORT);
 	assert_int_equal(fail, LG_KERN_REFUSED);
-	assert_text_has("ABI version 4294967295 are attached, this build speaks version 1");
-	assert_false(is_pinned("v1"));
+	assert_text_has("ABI version 4294967295 are attached, this build speaks version " TEXT_OF(LG_ABI_VERSION));
+	assert_false(is_pinned(VERSION_DIR));
 	assert_int_not_equal(xdp_prog_id("lgk0"), 0);
 	assert_int_equal(lg_kern_open_pins("t", root, &kern, &fail, &complaint), -EPROTONOSUPPORT);
 	assert_text_has("use the tool of that build");

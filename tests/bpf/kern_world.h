@@ -33,6 +33,10 @@
 #define TEST_ETHERTYPE 0x88b5 /* for experiments: nothing else sends it */
 #define FRAMES 20
 
+#define TEXT_OF_(x) #x
+#define TEXT_OF(x) TEXT_OF_(x)
+#define VERSION_DIR "v" TEXT_OF(LG_ABI_VERSION) /* where the maps are pinned */
+
 static char base[] = "/tmp/lg-kern-test-XXXXXX"; /* a bpf file system is mounted here */
 static char root[64];
 static struct lg_complaint complaint;

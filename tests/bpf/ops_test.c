@@ -170,6 +170,8 @@ static void a_leased_bucket_is_reaped_only_when_nothing_is_lost(void **state)
 	struct lg_bucket bucket;
 
 	(void)state;
+	progs_grant(p, key, 0, START_NS);
+	progs_op(p, (struct lg_op){ .key = key, .code = LG_OP_GENERATION, .generation = 1, .epoch = 1 });
 	progs_grant(p, key, 2, START_NS + S);
 	spend(1, LG_PASS_ADMITTED);
 	progs_now(p, START_NS + 100 * S);
@@ -183,6 +185,48 @@ static void a_leased_bucket_is_reaped_only_when_nothing_is_lost(void **state)
 	assert_int_equal(reap(key, START_NS + 1), 0);
 	assert_false(progs_has_bucket(p, &key, &bucket));
 	assert_int_equal(reap(key, START_NS + 1), -ENOENT);
+}
+
+static void a_bucket_that_never_had_a_lease_goes_with_what_it_started_with(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	struct lg_bucket bucket;
+
+	(void)state;
+	progs_reset(p);
+	progs_lease_rule(p, LG_FALLBACK_DENY)->cold_start_tok = 3;
+	progs_publish(p);
+	spend(1, LG_PASS_ADMITTED);
+	progs_now(p, START_NS + LG_COLD_START_NS + 2 * S + 20 * MS - 1);
+	assert_int_equal(reap(key, START_NS + 1), -EBUSY);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, 1);
+	progs_now(p, START_NS + LG_COLD_START_NS + 2 * S + 20 * MS);
+	assert_int_equal(reap(key, START_NS), -EBUSY);
+	assert_int_equal(reap(key, START_NS + 1), 0);
+	assert_false(progs_has_bucket(p, &key, &bucket));
+	spend(3, LG_PASS_ADMITTED); /* a new life of the key has it again */
+	spend(1, LG_DROP_LEASE_PENDING);
+}
+
+static void a_first_lease_takes_the_place_of_what_the_key_started_with(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	struct lg_op op;
+
+	(void)state;
+	progs_reset(p);
+	progs_lease_rule(p, LG_FALLBACK_DENY)->cold_start_tok = 3;
+	progs_publish(p);
+	spend(1, LG_PASS_ADMITTED);
+	op = progs_op(p, (struct lg_op){ .key = key, .code = LG_OP_GENERATION, .generation = 1, .epoch = 1 });
+	assert_int_equal(op.tok, 2);
+	assert_int_equal(op.after.base_granted_tok, 3);
+	assert_int_equal(op.after.base_spent_tok, 3);
+	assert_int_equal(op.after.expires_ns, START_NS);
+	spend(1, LG_DROP_LEASE_PENDING);
+	progs_grant(p, key, 1, START_NS + S);
+	spend(1, LG_PASS_ADMITTED);
+	spend(1, LG_DROP_LIMIT);
 }
 
 static void a_rate_bucket_is_reaped_only_when_full(void **state)
@@ -328,6 +372,8 @@ int main(void)
 		cmocka_unit_test(a_bucket_is_forgotten_whatever_it_holds),
 		cmocka_unit_test(reading_shows_the_bucket_and_tells_when_there_is_none),
 		cmocka_unit_test(a_leased_bucket_is_reaped_only_when_nothing_is_lost),
+		cmocka_unit_test(a_bucket_that_never_had_a_lease_goes_with_what_it_started_with),
+		cmocka_unit_test(a_first_lease_takes_the_place_of_what_the_key_started_with),
 		cmocka_unit_test(a_rate_bucket_is_reaped_only_when_full),
 		cmocka_unit_test(a_bucket_whose_rule_left_is_not_reaped),
 		cmocka_unit_test(an_overflow_bucket_is_reaped_into_a_blank),

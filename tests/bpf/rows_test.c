@@ -804,6 +804,32 @@ ROW(a_host_rule_and_a_leased_rule_charge_all_or_none)
 
 /* ---- events ---- */
 
+ROW(a_new_key_spends_what_it_starts_with_and_is_announced_when_it_asks_for_more)
+{
+	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53);
+	struct lg_key key = progs_key(1, "10.0.0.1");
+	struct progs_events events;
+
+	progs_lease_rule(p, LG_FALLBACK_DENY)->cold_start_tok = 2;
+	progs_publish(p);
+	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
+	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
+	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
+	assert_int_equal(progs_events(p).n, 0);
+	progs_expect(p, hook, &a, LG_DROP_LEASE_PENDING);
+	events = progs_events(p);
+	assert_int_equal(events.n, 1);
+	assert_int_equal(events.event[0].type, LG_EVENT_NEW_KEY);
+	assert_memory_equal(&events.event[0].key, &key, sizeof(key));
+	assert_int_equal(progs_bucket(p, &key).granted_tok, 2);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, 2);
+	assert_int_equal(progs_bucket(p, &key).expires_ns, START_NS + LG_COLD_START_NS);
+	/* Time brings nothing back, and takes what is left. */
+	progs_now(p, START_NS + LG_COLD_START_NS);
+	progs_expect(p, hook, &a, LG_DROP_LEASE_PENDING);
+	progs_expect(p, hook, &b, LG_DROP_LEASE_PENDING);
+}
+
 ROW(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often)
 {
 	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
@@ -986,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(the_fallback_needs_no_agent),
 		cmocka_unit_test(open_and_closed_are_what_they_say),
 		cmocka_unit_test(a_host_rule_and_a_leased_rule_charge_all_or_none),
+		cmocka_unit_test(a_new_key_spends_what_it_starts_with_and_is_announced_when_it_asks_for_more),
 		cmocka_unit_test(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often),
 		cmocka_unit_test(a_key_that_was_only_tested_is_not_announced),
 		cmocka_unit_test(a_host_rule_raises_no_events),

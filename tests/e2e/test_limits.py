@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A limit of one host holds for real packets: what arrives behind it, and what the kernel says it let through."""
 import contextlib
+import json
+import subprocess
 import time
 
 import pytest
@@ -174,3 +176,46 @@ def test_neighbours_are_found_while_the_limit_is_nothing(host, hook):
             sender.burst(20)
             until(lambda before=before: host.instance.seen("nothing") >= before + 20, "all packets were judged")
         assert got.n == 0
+
+
+def cold_start(host, hook):
+    """Starts a node whose rule lets each key start with two tokens, and whose region is down. The limit is back after a second."""
+    rules = bucket_rule("1000/1s", 1000).replace("scope: host", "scope: global") + "    fallback: deny\n    lease: {cold_start: 2}\n"
+    nobody = {"version": 1, "list": [{"name": "here", "address": "127.0.0.1:7400", "hosts": 3}]}
+    return host.start(rules, hook, name="here-1", region="here", regions=nobody)
+
+
+def counted(host, n, family=4):
+    """What became of n more packets."""
+    before = host.instance.counts("per-source")
+    with contextlib.closing(host.sender(0, family)) as sender:
+        sender.burst(n)
+        until(lambda: host.instance.seen("per-source") == sum(before.values()) + n, "all packets were judged")
+    return {r: c - before.get(r, 0) for r, c in host.instance.counts("per-source").items() if c > before.get(r, 0)}
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_a_new_key_spends_its_cold_start_while_its_region_is_down_and_then_waits_for_a_lease(host, hook):
+    daemon = cold_start(host, hook)
+    assert counted(host, 1) == {"admitted": 1}
+    assert counted(host, 1) == {"admitted": 1}
+    assert counted(host, 3) == {"unreachable": 3}
+    daemon.kill()
+    host.instance.node()
+    assert counted(host, 1) == {"unreachable": 1}
+    assert counted(host, 3, family=6) == {"admitted": 2, "unreachable": 1}
+
+
+def test_a_host_that_has_lost_its_maps_has_a_cold_start_again_only_after_a_span(host):
+    cold_start(host, "xdp").stop()
+    assert host.instance.tool("detach").returncode == 0
+    host.instance.node()
+    assert counted(host, 1) == {"unreachable": 1}
+
+    def started_with():
+        dump = subprocess.run(["bpftool", "-j", "map", "dump", "pinned", f"{host.instance.maps}/rules"], capture_output=True,
+                              text=True, timeout=20, check=True)
+        return {e["formatted"]["value"]["rules"][0]["cold_start_tok"] for e in json.loads(dump.stdout)}
+    until(lambda: 2 in started_with(), "keys may start with something again", timeout_s=20)
+    assert counted(host, 1) == {"unreachable": 1}
+    assert counted(host, 3, family=6) == {"admitted": 2, "unreachable": 1}

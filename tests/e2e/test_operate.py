@@ -8,6 +8,7 @@ import time
 
 import pytest
 from lib import LEASEGATE, LEASEGATED
+from lib.daemon import abi_version
 from lib.host import CLIENT, PORT
 from lib.wait import until
 from test_limits import bucket_rule
@@ -28,7 +29,7 @@ def let_in(host, got, sender, n=20):
 
 def verdicts(host):
     """Verdict counters straight from the map, by index: {index: {packets, bytes}} summed over CPUs."""
-    dump = bpftool("-j", "map", "dump", "pinned", f"{host.instance.pins}/v1/verdicts")
+    dump = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/verdicts")
     return {e["formatted"]["key"]: {f: sum(v["value"][f] for v in e["formatted"]["values"]) for f in ("packets", "bytes")}
             for e in dump}
 
@@ -113,7 +114,7 @@ def test_every_command_answers_in_json(host, hook, said):
         until(lambda: host.instance.seen("per-source") == 60, "all packets were judged")
     status = host.instance.json("status")
     assert status["instance"] == host.instance.name
-    assert status["kernel"]["abi"] == 1 and status["kernel"]["rules"] == 1 and status["kernel"]["keys"] == 1
+    assert status["kernel"]["abi"] == abi_version() and status["kernel"]["rules"] == 1 and status["kernel"]["keys"] == 1
     assert [(a["interface"], a["hook"], a["mode"]) for a in status["attachments"]] == [("in0", *said)]
     assert status["node"]["pid"] == node.pid and status["node"]["ready"] is True
     assert status["node"]["upstream"] is None and status["region"] is None
@@ -197,18 +198,18 @@ def test_bpftool_alone_shows_whose_bucket_it_is_and_how_full(host):
         sender.burst(60)
         until(lambda: host.instance.seen("per-source") == 60, "all packets were judged")
     mapped = list(bytes(10) + b"\xff\xff" + socket.inet_aton(CLIENT[4]))
-    entry, = bpftool("-j", "map", "dump", "pinned", f"{host.instance.pins}/v1/buckets")
+    entry, = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/buckets")
     key, value = entry["formatted"]["key"], entry["formatted"]["value"]
     assert key["a"] == mapped and key["form"] == 2
     assert key["rule_id"] == value["rule_id"] == host.instance.json("rules")[0]["rule_id"]
     assert (value["spent_tok"], value["denied_tok"], value["burst_tok"], value["rate_tok"]) == (50, 10, 50, 1)
     assert value["per_ns"] == 3_600_000_000_000
-    names = bpftool("-j", "map", "dump", "pinned", f"{host.instance.pins}/v1/rule_names")
+    names = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/rule_names")
     named, = [e["formatted"]["value"]["name"] for e in names if e["formatted"]["key"] == key["rule_id"]]
     assert named == "per-source"
-    assert PORT in [p["lo"] for p in bpftool("-j", "map", "dump", "pinned", f"{host.instance.pins}/v1/rules")[
+    assert PORT in [p["lo"] for p in bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/rules")[
         _active(host)]["formatted"]["value"]["rules"][0]["ports"]]
 
 
 def _active(host):
-    return bpftool("-j", "map", "dump", "pinned", f"{host.instance.pins}/v1/control")[0]["formatted"]["value"]["active_set"]
+    return bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/control")[0]["formatted"]["value"]["active_set"]

@@ -251,7 +251,7 @@ def test_bpftool_alone_shows_what_a_source_was_granted_and_what_it_spent():
 
 
 def _bucket(region):
-    r = subprocess.run(["bpftool", "-j", "map", "dump", "pinned", f"{region.instance.pins}/v1/buckets"],
+    r = subprocess.run(["bpftool", "-j", "map", "dump", "pinned", f"{region.instance.maps}/buckets"],
                        capture_output=True, text=True, timeout=20)
     assert r.returncode == 0, r.stdout + r.stderr
     got = [e for e in json.loads(r.stdout) if e["formatted"]["value"]["granted_tok"] > 0]

@@ -162,14 +162,12 @@ static void second(struct sim *s)
 	}
 	for (uint32_t i = 0; i < s->n_hosts; i++) {
 		struct node_host *h = &s->hosts[i];
-		uint64_t now_ns = sim_local_ns(s, &h->clock);
 
 		if (h->lessee || !h->agent)
 			continue;
 		if (h->link.up)
 			sim_host_mark(h);
-		if (h->bucket.total.granted_tok == h->bucket.total.spent_tok && now_ns > h->bucket.expires_ns + s->c.terms.per_ns)
-			h->bucket = (struct bucket){ 0 };
+		sim_host_reap(h);
 	}
 }
 

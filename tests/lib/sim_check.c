@@ -10,7 +10,7 @@ void sim_broken(struct sim *s, const char *what, int64_t by)
 	if (s->r.broken[0])
 		return;
 	snprintf(s->r.broken, sizeof(s->r.broken), "%s: %lld above the budget of %llu at %.3f s", what, (long long)by,
-		 (unsigned long long)s->c.terms.budget_tok, (double)s->now_ns / 1e9);
+		 (unsigned long long)s->c.terms.rule_budget_tok, (double)s->now_ns / 1e9);
 }
 
 static uint64_t spendable_tok(const struct sim *s)

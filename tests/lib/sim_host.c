@@ -102,16 +102,18 @@ static void host_open(struct node_host *h)
 {
 	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
 	const struct bucket *b = &h->bucket;
-	struct lg_lessee_found found = {
-		.generation = b->generation,
-		.epoch = b->epoch,
-		.expires_ns = b->expires_ns,
-		.granted_tok = b->total.granted_tok - b->base.granted_tok,
-		.usage = usage_of(b),
-		.traffic_tok = b->total.spent_tok - b->total.returned_tok,
-	};
-	int r = lg_lessee_new(&h->holding, now_ns, now_ns, &found, &h->lessee);
+	struct lg_lessee_found found = { 0 };
+	int r;
 
+	if (b->generation) {
+		found.generation = b->generation;
+		found.epoch = b->epoch;
+		found.expires_ns = b->expires_ns;
+		found.granted_tok = b->total.granted_tok - b->base.granted_tok;
+		found.usage = usage_of(b);
+		found.traffic_tok = b->total.spent_tok - b->total.returned_tok;
+	}
+	r = lg_lessee_new(&h->holding, now_ns, now_ns, &found, &h->lessee);
 	assert(r == 0);
 	if (h->made_ns)
 		lg_lessee_forgot(h->lessee, h->made_ns);
@@ -166,10 +168,47 @@ static void announce(struct node_host *h)
 	h->due_ns = now_ns;
 }
 
+void sim_host_reap(struct node_host *h)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	const struct lg_terms *t = &h->sim->c.terms;
+	struct bucket *b = &h->bucket;
+	uint64_t delay_ns = t->cold_tok && t->algorithm == LG_TOKEN_BUCKET ? t->grace_ns : t->per_ns;
+
+	if (h->lessee || !h->agent || now_ns <= b->expires_ns + delay_ns)
+		return;
+	if (t->cold_tok && now_ns < b->seen_ns + lg_terms_cold_rest_ns(t))
+		return;
+	if (!b->generation || b->total.granted_tok == b->total.spent_tok)
+		*b = (struct bucket){ 0 };
+}
+
+/* A packet finds its bucket, or makes it. */
+static void find(struct node_host *h)
+{
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	struct bucket *b = &h->bucket;
+	uint64_t cold_tok;
+
+	/* At the worst time. */
+	if (h->sim->c.terms.cold_tok)
+		sim_host_reap(h);
+	cold_tok = lg_terms_cold_now_tok(&h->sim->c.terms, h->made_ns, now_ns);
+	if (!b->made && cold_tok) {
+		b->total.granted_tok = cold_tok;
+		b->expires_ns = now_ns + LG_COLD_START_NS;
+	}
+	b->made = true;
+	b->seen_ns = now_ns;
+}
+
 bool sim_host_admits(struct node_host *h, uint64_t cost_tok)
 {
 	struct bucket *b = &h->bucket;
-	bool ok = sim_local_ns(h->sim, &h->clock) < b->expires_ns && b->total.spent_tok + cost_tok <= b->total.granted_tok;
+	bool ok;
+
+	find(h);
+	ok = sim_local_ns(h->sim, &h->clock) < b->expires_ns && b->total.spent_tok + cost_tok <= b->total.granted_tok;
 
 	if (ok)
 		b->total.spent_tok += cost_tok;

@@ -9,9 +9,9 @@ void sim_meter_init(struct sim_meter *m, const struct lg_terms *terms)
 	*m = (struct sim_meter){
 		.window = terms->algorithm == LG_SLIDING_WINDOW || terms->algorithm == LG_SLIDING_LOG,
 		.fixed = terms->algorithm == LG_FIXED_WINDOW,
-		.limit_tok = terms->limit_tok,
+		.limit_tok = terms->rule_limit_tok,
 		.per_ns = terms->per_ns,
-		.budget_tok = terms->budget_tok,
+		.budget_tok = terms->rule_budget_tok,
 	};
 }
 

@@ -47,9 +47,18 @@ static double draw(uint64_t *rand, double lo, double hi)
 	return lo + (hi - lo) * ((double)(lg_rand_next(rand) >> 11) * 0x1p-53);
 }
 
-static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms)
+/* In every fourth plan. A chance of its own, so that the others are drawn as without. */
+static uint64_t draw_cold_start(uint64_t seed)
 {
-	struct lg_rule_def rule = { .algorithm = algorithm, .lease.kind = LG_LEASE_BLOCK };
+	uint64_t rand = seed;
+
+	return seed % 4 == 3 ? (uint64_t)pow(10, draw(&rand, 0, 3)) : 0;
+}
+
+static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint64_t cold_start_tok, uint32_t regions, uint32_t hosts,
+		       struct lg_terms *ret_terms)
+{
+	struct lg_rule_def rule = { .algorithm = algorithm, .lease = { .kind = LG_LEASE_BLOCK, .cold_start_tok = cold_start_tok } };
 	double span_s = pow(10, draw(rand, 0, 1.6)), limit = floor(pow(10, draw(rand, 0.5, 4)));
 	struct lg_terms *t = ret_terms;
 
@@ -158,7 +167,7 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	c.n_regions = 1 + (uint32_t)draw(&rand, 0, 3);
 	c.hosts_per_region = 1 + (uint32_t)draw(&rand, 0, 4);
 	c.subs_per_region = subs;
-	draw_terms(&rand, algorithm, c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
+	draw_terms(&rand, algorithm, draw_cold_start(seed), c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
 	draw_network(&rand, &c);
 	c.origin_ns = (uint64_t)(draw(&rand, 0, 1) * (double)c.terms.per_ns);
 	c.load = draw(&rand, 0.3, 5);
@@ -178,6 +187,10 @@ void sim_plan_of_parts(struct sim_plan *plan)
 	t->per_ns /= 4;
 	t->limit_tok = lg_max_u64(t->limit_tok / 4, 1);
 	t->budget_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_max_u64(t->budget_tok / 16, 1) : t->limit_tok;
+	t->rule_budget_tok = t->budget_tok + t->cold_tok * t->hosts;
+	t->rule_limit_tok = t->rule_budget_tok;
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		t->rule_limit_tok = (t->limit_tok * t->rule_budget_tok + t->budget_tok - 1) / t->budget_tok;
 	plan->c.origin_ns /= 4;
 }
 
@@ -240,10 +253,10 @@ void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len)
 	const struct lg_terms *t = &c->terms;
 
 	buf[0] = '\0';
-	append(buf, len, "%s%s %llu in %.3f s, budget %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
+	append(buf, len, "%s%s %llu in %.3f s, budget %llu, start %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
 	       t->kind == LG_LEASE_LIMIT ? "parts of a " : "", algorithms[t->algorithm], (unsigned long long)t->limit_tok,
-	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->max_outstanding_tok,
-	       shape_name((enum shape)c->shape), c->load, c->batch,
+	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->cold_tok,
+	       (unsigned long long)t->max_outstanding_tok, shape_name((enum shape)c->shape), c->load, c->batch,
 	       (unsigned long long)c->cost_max_tok, c->n_regions, c->subs_per_region, c->hosts_per_region, (double)c->end_ns / 1e9);
 	append(buf, len, "\n  ttl %.2f s, grace %.2f s, ticks %.0f/%.0f/%.0f ms, slot %.0f ms, periods %.2f/%.2f s", (double)t->ttl_ns / 1e9,
 	       (double)t->grace_ns / 1e9, (double)t->home_tick_ns / 1e6, (double)t->region_tick_ns / 1e6, (double)t->host_tick_ns / 1e6,

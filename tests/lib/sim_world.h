@@ -73,6 +73,8 @@ struct bucket {
 	uint64_t expires_ns;
 	uint64_t low_water_tok;
 	uint64_t announced_ns;
+	bool made;		/* else it comes with what the key may start with */
+	uint64_t seen_ns;
 	uint32_t generation;
 	uint32_t epoch;
 };
@@ -201,6 +203,8 @@ void sim_deliver(struct sim *s, const struct message *m);
 
 /* A host: sim_host.c */
 void sim_host_tick(struct node_host *h);
+/* A bucket that nobody uses leaves the table, as early as it may. */
+void sim_host_reap(struct node_host *h);
 void sim_host_grant(struct node_host *h, const struct message *m);
 /* All that is left is spent now. */
 void sim_host_drain(struct node_host *h);

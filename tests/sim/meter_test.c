@@ -74,6 +74,8 @@ static void judge(enum lg_algorithm algorithm)
 
 		t.per_ns = 1 + lg_rand_next(&rand) % S;
 		t.budget_tok = algorithm == LG_TOKEN_BUCKET ? 1 + lg_rand_next(&rand) % 20 : t.limit_tok;
+		t.rule_limit_tok = t.limit_tok;
+		t.rule_budget_tok = t.budget_tok;
 		sim_meter_init(&m, &t);
 		m.origin_ns = origin_ns;
 		for (size_t i = 0; i < N_ARRIVALS; i++) {
@@ -115,7 +117,7 @@ static void the_perfect_limiter_admits_up_to_the_law_and_never_more(void **state
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		struct lg_terms t = { .algorithm = algorithms[i], .limit_tok = 10, .per_ns = S, .budget_tok = 10 };
+		struct lg_terms t = { .algorithm = algorithms[i], .per_ns = S, .rule_limit_tok = 10, .rule_budget_tok = 10 };
 		uint64_t n = 0;
 		struct sim_meter m;
 

@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 
-from . import LEASEGATE, LEASEGATED, PINS, RUN
+from . import LEASEGATE, LEASEGATED, PINS, ROOT, RUN
 from .net import remove_pins
 from .wait import until
 
@@ -118,12 +119,19 @@ class Daemon:
         os.kill(self.pid, signal.SIGHUP)
 
 
+def abi_version():
+    """Of the maps, as the programs are built with."""
+    with open(os.path.join(ROOT, "include/leasegate/abi.h"), encoding="utf-8") as f:
+        return int(re.search(r"#define LG_ABI_VERSION (\d+)", f.read())[1])
+
+
 class Instance:
     """A named instance of leasegate on one host: its files, its daemons, the tool; and its removal from the machine."""
 
     def __init__(self, ns, name):
         self.ns, self.name = ns, name
         self.pins = os.path.join(PINS, name)
+        self.maps = os.path.join(self.pins, f"v{abi_version()}")
         self.run_dir = os.path.join(RUN, name)
         self.folder = None
         self.daemons = []

@@ -13,6 +13,7 @@
 
 #include "bucket.h"
 #include "base/mem.h"
+#include "lease/terms.h"
 #include "rules/rate.h"
 
 #define US 1000ull
@@ -693,6 +694,105 @@ static void a_block_gets_back_an_undone_take_unless_its_books_were_closed(void *
 	assert_int_equal(w.bucket.spent_tok, 4);
 }
 
+/* ---- what a key starts with ---- */
+
+/* A leased key that nobody has seen yet, of a rule that lets it start with so much. */
+static struct world cold_world(uint64_t cold_start_tok)
+{
+	struct world w = { .rule = { .rule_id = 7, .flags = LG_RULE_GLOBAL, .cold_burst_tok = 100, .cold_start_tok = cold_start_tok } };
+
+	w.rule.share_delay_ns = 2 * S;
+	return w;
+}
+
+static enum lg_reason cold(struct world *w, uint64_t now_ns, uint64_t cost_tok, bool is_reachable)
+{
+	lg_bucket_init(&w->bucket, &w->rule, now_ns);
+	return lease(w, now_ns, cost_tok, is_reachable);
+}
+
+static void a_new_key_spends_what_it_starts_with_once_and_for_ten_seconds(void **state)
+{
+	struct world w = cold_world(3);
+
+	(void)state;
+	assert_int_equal(cold(&w, BOOT, 4, true), LG_DROP_LEASE_PENDING);
+	assert_int_equal(cold(&w, BOOT, 1, false), LG_PASS_ADMITTED);
+	assert_int_equal(cold(&w, BOOT + LG_COLD_START_NS - 1, 1, true), LG_PASS_ADMITTED);
+	assert_int_equal(cold(&w, BOOT + LG_COLD_START_NS, 1, true), LG_DROP_LEASE_PENDING);
+	assert_int_equal(w.bucket.spent_tok, 2);
+
+	w = cold_world(1);
+	assert_int_equal(cold(&w, BOOT, 1, true), LG_PASS_ADMITTED);
+	assert_int_equal(cold(&w, BOOT, 1, false), LG_DROP_UNREACHABLE);
+	assert_int_equal(cold(&w, BOOT, 1, true), LG_DROP_LEASE_PENDING);
+	/* Under a lease it is the limit that refuses. */
+	w.bucket.lease_generation = 1;
+	assert_int_equal(cold(&w, BOOT, 1, true), LG_DROP_LIMIT);
+
+	w = cold_world(0);
+	assert_int_equal(cold(&w, BOOT, 1, true), LG_DROP_LEASE_PENDING);
+	assert_int_equal(w.bucket.expires_ns, BOOT);
+
+	w = cold_world(3);
+	w.rule.fallback = LG_FALLBACK_CLOSED;
+	assert_int_equal(cold(&w, BOOT, 1, false), LG_DROP_UNREACHABLE);
+}
+
+/* A CPU that met the bucket blank and was held up finds it in use. */
+static void a_late_start_brings_nothing_back(void **state)
+{
+	struct world w = cold_world(3);
+
+	(void)state;
+	assert_int_equal(cold(&w, BOOT, 3, true), LG_PASS_ADMITTED);
+	w.bucket.kind = 0;
+	lg_bucket_init(&w.bucket, &w.rule, BOOT + S);
+	assert_int_equal(w.bucket.granted_tok, 3);
+	assert_int_equal(w.bucket.spent_tok, 3);
+	assert_int_equal(w.bucket.expires_ns, BOOT + LG_COLD_START_NS);
+}
+
+/* What a lessor lends to a key, as the agent puts it into the kernel. */
+static void lend(struct world *w, uint64_t tok, uint64_t expires_ns)
+{
+	w->bucket.lease_generation = 1;
+	w->bucket.spent_tok = w->bucket.granted_tok;
+	w->bucket.granted_tok += tok;
+	w->bucket.expires_ns = expires_ns;
+}
+
+static void twelve_hosts_start_with_a_token_each_and_together_hold_the_limit_of_100(void **state)
+{
+	struct lg_rule_def def = { .algorithm = LG_SLIDING_WINDOW, .limit_tok = 100, .per_ns = 10 * S, .burst_tok = 100,
+				   .lease.cold_start_tok = 1 };
+	uint64_t start_tok = 0, lent_tok = 0;
+	struct world hosts[12];
+	struct lg_terms t;
+
+	(void)state;
+	lg_terms_init(&def, &(struct lg_fleet){ .regions = 3, .hosts = N_ELEMS(hosts) }, &t);
+	assert_int_equal(t.limit_tok, 88);
+	assert_int_equal(t.rule_limit_tok, 100);
+	for (size_t i = 0; i < N_ELEMS(hosts); i++) {
+		hosts[i] = cold_world(lg_terms_cold_now_tok(&t, 0, BOOT));
+		start_tok += cold(&hosts[i], BOOT, 1, true) == LG_PASS_ADMITTED;
+		assert_int_equal(cold(&hosts[i], BOOT, 1, true), LG_DROP_LEASE_PENDING);
+	}
+	assert_int_equal(start_tok, 12);
+	/* A window later without a lease: nothing has come back. */
+	for (size_t i = 0; i < N_ELEMS(hosts); i++)
+		assert_int_equal(cold(&hosts[i], BOOT + def.per_ns, 1, true), LG_DROP_LEASE_PENDING);
+	/* All that is leased is spent as the window that began with the first packets ends: with them it is the limit. */
+	for (size_t i = 0; i < N_ELEMS(hosts); i++) {
+		lend(&hosts[i], t.limit_tok / 12 + (i < t.limit_tok % 12), BOOT + 20 * S);
+		while (cold(&hosts[i], BOOT + def.per_ns, 1, true) == LG_PASS_ADMITTED)
+			lent_tok++;
+	}
+	assert_int_equal(lent_tok, 88);
+	assert_int_equal(start_tok + lent_tok, def.limit_tok);
+}
+
 static void a_bucket_takes_on_new_numbers_with_its_next_packet(void **state)
 {
 	struct world w = rate_world(10, S, 10);
@@ -745,6 +845,9 @@ int main(void)
 		cmocka_unit_test(a_key_that_wakes_up_gives_the_agent_time_before_the_share),
 		cmocka_unit_test(a_share_of_nothing_passes_nothing),
 		cmocka_unit_test(a_block_gets_back_an_undone_take_unless_its_books_were_closed),
+		cmocka_unit_test(a_new_key_spends_what_it_starts_with_once_and_for_ten_seconds),
+		cmocka_unit_test(a_late_start_brings_nothing_back),
+		cmocka_unit_test(twelve_hosts_start_with_a_token_each_and_together_hold_the_limit_of_100),
 		cmocka_unit_test(a_bucket_takes_on_new_numbers_with_its_next_packet),
 	};
 

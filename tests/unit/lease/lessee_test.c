@@ -193,6 +193,55 @@ static void spend(struct script *s, uint64_t tok)
 	s->bucket.total.spent_tok += tok;
 }
 
+/* The bucket came with 5 tokens, of which 4 are spent, 2 while the agent looks. */
+TEST(what_a_key_started_with_is_demand_and_is_neither_reported_nor_remembered)
+{
+	struct lg_terms t = terms_of(LG_SLIDING_WINDOW, 10000, 60 * S, 10000);
+	struct script s = { .bucket.total = { .granted_tok = 5, .spent_tok = 2 } };
+	const struct lg_lessee_found found = { 0 };
+
+	begin_with(&s, &t);
+	s.lessee = lg_lessee_free(s.lessee);
+	assert_int_equal(lg_lessee_new(&s.holding, T0, 1000, &found, &s.lessee), 0);
+	tick(&s, 20);
+	spend(&s, 2);
+	tick(&s, 40);
+	assert_true(look(&s, 40).demand_mtps > 0);
+	assert_int_equal(look(&s, 40).spent_tok, 4);
+	up(&s, 1, 40);
+	assert_true(last_ask(&s)->want_tok >= 1);
+	assert_int_equal(last_ask(&s)->spent_tok + last_ask(&s)->returned_tok, 0);
+	assert_int_equal(last_ask(&s)->n_slots + last_ask(&s)->n_history, 0);
+
+	grant(&s, last_ask(&s)->seq, 1, 10, 10000, 41);
+	assert_int_equal(left(&s), 10);
+	spend(&s, 3);
+	tick(&s, 60);
+	tick(&s, 80);
+	tick(&s, 5000);
+	assert_int_equal(last_ask(&s)->spent_tok, 3);
+	lg_upstream_down(&s.upstream);
+	up(&s, 2, 5001);
+	assert_int_equal(last_ask(&s)->n_history, 1);
+	assert_int_equal(last_ask(&s)->history[0].tok, 3);
+	end(&s);
+}
+
+TEST(a_key_that_only_spent_what_it_started_with_is_forgotten_like_any_other)
+{
+	struct lg_terms t = terms_of(LG_SLIDING_WINDOW, 10000, 60 * S, 10000);
+	struct script s = { .bucket.total.denied_tok = 1 };
+
+	begin_with(&s, &t);
+	s.bucket.total.granted_tok = 5;
+	s.bucket.total.spent_tok = 5;
+	tick(&s, 20);
+	tick(&s, 1519);
+	assert_false(lg_lessee_is_idle(s.lessee, T0 + 1519 * MS));
+	assert_true(lg_lessee_is_idle(s.lessee, T0 + 1520 * MS));
+	end(&s);
+}
+
 TEST(the_packet_that_made_the_bucket_is_the_first_demand)
 {
 	struct script s;
@@ -877,6 +926,8 @@ TEST(what_a_host_holds_beyond_its_cap_goes_back_at_once)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_key_started_with_is_demand_and_is_neither_reported_nor_remembered),
+		cmocka_unit_test(a_key_that_only_spent_what_it_started_with_is_forgotten_like_any_other),
 		cmocka_unit_test(the_packet_that_made_the_bucket_is_the_first_demand),
 		cmocka_unit_test(an_answer_without_tokens_keeps_the_fallback_away),
 		cmocka_unit_test(a_grant_ends_counted_from_when_its_request_was_sent_and_a_push_prolongs_nothing),

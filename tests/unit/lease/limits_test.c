@@ -778,6 +778,8 @@ static void world_new(struct world *w, enum lg_algorithm algorithm, uint64_t see
 	per_ns = (uint64_t)((0.2 + 3 * chance(w)) * 1e9);
 	w->terms = terms_of(algorithm, 3 + lg_rand_next(&w->rand) % 1000, per_ns, 0);
 	w->terms.budget_tok = algorithm == LG_TOKEN_BUCKET ? 3 + lg_rand_next(&w->rand) % 200 : w->terms.limit_tok;
+	w->terms.rule_limit_tok = w->terms.limit_tok;
+	w->terms.rule_budget_tok = w->terms.budget_tok;
 	w->terms.ttl_ns = (uint64_t)((1 + 5 * chance(w)) * 1e9);
 	w->terms.grace_ns = (uint64_t)((0.15 + chance(w)) * 1e9);
 	w->terms.slot_ns = 2 * MS;

@@ -183,6 +183,57 @@ TEST(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend)
 	}
 }
 
+TEST(what_hosts_may_spend_at_first_is_taken_off_what_is_leased)
+{
+	static const struct {
+		enum lg_algorithm algorithm;
+		uint64_t limit_tok, burst_tok, written_tok, cold_tok, leased_limit_tok, leased_budget_tok;
+	} rows[] = {
+		{ LG_SLIDING_WINDOW, 100, 100, 0, 0, 100, 100 },
+		{ LG_SLIDING_WINDOW, 100, 100, 1, 1, 88, 88 },
+		{ LG_SLIDING_LOG, 100, 100, 5, 4, 52, 52 },
+		{ LG_FIXED_WINDOW, 24, 24, 1, 1, 12, 12 },
+		{ LG_FIXED_WINDOW, 23, 23, 1, 0, 23, 23 },
+		{ LG_TOKEN_BUCKET, 1000, 120, 1, 1, 900, 108 },
+		{ LG_TOKEN_BUCKET, 7, 120, 1, 1, 6, 108 },
+		{ LG_TOKEN_BUCKET, 2, 24, 1, 1, 1, 12 },
+		{ LG_TOKEN_BUCKET, 1, 24, 1, 0, 1, 24 }, /* of the rate nothing would be left */
+		{ LG_TOKEN_BUCKET, 0, 24, 1, 0, 0, 24 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .algorithm = rows[i].algorithm, .limit_tok = rows[i].limit_tok, .per_ns = 60 * S,
+					    .burst_tok = rows[i].burst_tok, .lease.cold_start_tok = rows[i].written_tok };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.cold_tok, rows[i].cold_tok);
+		assert_int_equal(t.limit_tok, rows[i].leased_limit_tok);
+		assert_int_equal(t.budget_tok, rows[i].leased_budget_tok);
+		assert_int_equal(t.rule_limit_tok, rows[i].limit_tok);
+		assert_int_equal(t.rule_budget_tok, rows[i].burst_tok);
+	}
+}
+
+TEST(a_host_that_forgot_starts_keys_with_nothing_for_a_span)
+{
+	struct lg_rule_def rule = { .algorithm = LG_SLIDING_WINDOW, .limit_tok = 120, .per_ns = 500 * S, .burst_tok = 120,
+				    .lease.cold_start_tok = 2 };
+	struct lg_terms t;
+
+	lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+	assert_int_equal(lg_terms_cold_rest_ns(&t), 502 * S); /* two thousandths and a second more */
+	assert_int_equal(lg_terms_cold_now_tok(&t, 0, 0), 2);
+	assert_int_equal(lg_terms_cold_now_tok(&t, 9 * S, 9 * S), 0);
+	assert_int_equal(lg_terms_cold_now_tok(&t, 9 * S, 511 * S - 1), 0);
+	assert_int_equal(lg_terms_cold_now_tok(&t, 9 * S, 511 * S), 2);
+	t.algorithm = LG_TOKEN_BUCKET;
+	t.limit_tok = 1;
+	t.per_ns = LG_PER_MAX_NS;
+	t.budget_tok = LG_BURST_MAX_TOK;
+	assert_true(lg_terms_cold_rest_ns(&t) > LG_PER_MAX_NS); /* and does not wrap */
+}
+
 TEST(short_spans_are_lent_as_limits)
 {
 	static const struct {
@@ -248,6 +299,8 @@ int main(void)
 		cmocka_unit_test(a_message_budget_sets_the_period_as_long_as_half_of_the_budget_covers_it),
 		cmocka_unit_test(limits_that_are_small_for_their_hosts_are_owned_by_one),
 		cmocka_unit_test(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend),
+		cmocka_unit_test(what_hosts_may_spend_at_first_is_taken_off_what_is_leased),
+		cmocka_unit_test(a_host_that_forgot_starts_keys_with_nothing_for_a_span),
 		cmocka_unit_test(short_spans_are_lent_as_limits),
 		cmocka_unit_test(the_fleet_is_what_the_configuration_lists),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
