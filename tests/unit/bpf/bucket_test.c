@@ -346,9 +346,11 @@ static void no_traffic_gets_more_than_burst_and_rate_or_much_less(void **state)
 			due_times_per = (u128)burst_tok * per_ns + (u128)(now_ns - BOOT) * rate_tok;
 			assert_true(total_tok * per_ns <= due_times_per);
 		}
-		if (!refused_at_ns)
+		/* Some would take longer to be full than there is time. */
+		if (!refused_at_ns || (u128)burst_tok * per_ns / rate_tok > 300 * DAY)
 			continue;
 		now_ns += 1 + (uint64_t)((u128)burst_tok * per_ns / rate_tok) + US;
+		now_ns += (now_ns - BOOT) >> 39;	/* virtual time may be low by 2^-40 of what has passed */
 		if (now_ns - BOOT < 365 * DAY)
 			assert_int_equal(ask(&w, now_ns, burst_tok, 1), LG_PASS_ADMITTED);
 	}
