@@ -51,26 +51,14 @@ static void sums_with(struct lg_ledger *l, const struct lg_holder *h)
 	l->demand_mtps += (uint64_t)h->demand_mtps;
 }
 
-/* First account at or after index. */
+static uint32_t index_at(const void *accounts, uint32_t i)
+{
+	return ((const struct lg_holder *)accounts)[i].index;
+}
+
 static uint32_t lower_bound(const struct lg_ledger *l, uint32_t index)
 {
-	uint32_t lo = 0, hi = l->n;
-
-	/* Where all holders of the lessor have the key, each stands at its index; none can stand beyond. */
-	if (index < hi) {
-		if (l->v[index].index == index)
-			return index;
-		hi = index;
-	}
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (l->v[mid].index < index)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return lg_lower_bound(l->v, l->n, index, index_at);
 }
 
 struct lg_holder *lg_ledger_find(const struct lg_ledger *l, uint32_t index)
@@ -551,11 +539,7 @@ void lg_ledger_grant(struct lg_ledger *l, const struct lg_lessor *lessor, struct
 
 bool lg_ledger_knows_all(const struct lg_ledger *l, const struct lg_succession *s)
 {
-	uint32_t missing = lg_succession_missing(s), n_told = 0;
-
-	for (uint32_t i = 0; i < l->n && n_told < missing; i++)
-		n_told += lg_succession_is_listed(s, l->v[i].index) && !lg_succession_is_synced(s, l->v[i].index);
-	return n_told == missing;
+	return lg_succession_knows_all(s, l->v, l->n, index_at);
 }
 
 struct lg_note lg_ledger_note(enum lg_note_kind kind, const struct lg_lessor *lessor, const struct lg_holder *h, uint32_t generation,

@@ -133,14 +133,9 @@ static void begin(struct lg_limits *l, struct part *p, uint32_t generation, uint
 
 /* ---- an earlier life ---- */
 
-static bool knows_all(const struct lg_limits *l)
+static uint32_t index_at(const void *parts, uint32_t i)
 {
-	const struct lg_succession *s = l->lessor->succession;
-	uint32_t missing = lg_succession_missing(s), n_told = 0;
-
-	for (uint32_t i = 0; i < l->n && n_told < missing; i++)
-		n_told += lg_succession_is_listed(s, l->v[i].index) && !lg_succession_is_synced(s, l->v[i].index);
-	return n_told == missing;
+	return ((const struct part *)parts)[i].index;
 }
 
 static void settle(struct lg_limits *l, uint64_t now_ns)
@@ -149,7 +144,7 @@ static void settle(struct lg_limits *l, uint64_t now_ns)
 
 	if (!l->recovering)
 		return;
-	if (knows_all(l)) {
+	if (lg_succession_knows_all(s, l->v, l->n, index_at)) {
 		l->recovering = false;
 		if (l->window && lg_succession_forgot_ns(s))
 			lg_slots_add(&l->gone, lg_succession_forgot_ns(s), total(l, TOK), now_ns);
@@ -183,25 +178,10 @@ static void adopt(struct lg_limits *l, struct part *p, const struct lg_ask *ask,
 
 /* ---- messages ---- */
 
-static uint32_t lower_bound(const struct lg_limits *l, uint32_t index)
-{
-	uint32_t lo = 0, hi = l->n;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (l->v[mid].index < index)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* 1 new, 0 found. What a new one's message tells of is a generation that nobody here knows, unless it is adopted. */
 static int open_part(struct lg_limits *l, uint32_t index, uint64_t incarnation, uint32_t generation, struct part **ret_part)
 {
-	uint32_t i = lower_bound(l, index);
+	uint32_t i = lg_lower_bound(l->v, l->n, index, index_at);
 
 	if (i < l->n && l->v[i].index == index) {
 		*ret_part = &l->v[i];
@@ -700,7 +680,7 @@ size_t lg_limits_bytes(const struct lg_limits *l)
 
 int lg_limits_holder(const struct lg_limits *l, uint32_t holder, struct lg_holder_view *ret)
 {
-	uint32_t i = lower_bound(l, holder);
+	uint32_t i = lg_lower_bound(l->v, l->n, holder, index_at);
 	const struct part *p = &l->v[i];
 
 	if (i == l->n || p->index != holder)

@@ -92,3 +92,12 @@ uint32_t lg_succession_missing(const struct lg_succession *s)
 {
 	return s->n_missing;
 }
+
+bool lg_succession_knows_all(const struct lg_succession *s, const void *accounts, uint32_t n, lg_index_at index_at)
+{
+	uint32_t n_told = 0;
+
+	for (uint32_t i = 0; i < n && n_told < s->n_missing; i++)
+		n_told += lg_succession_is_listed(s, index_at(accounts, i)) && !lg_succession_is_synced(s, index_at(accounts, i));
+	return n_told == s->n_missing;
+}

@@ -35,3 +35,30 @@ bool lg_succession_is_listed(const struct lg_succession *s, uint32_t holder);
 bool lg_succession_is_synced(const struct lg_succession *s, uint32_t holder);
 /* Listed holders not synced yet. */
 uint32_t lg_succession_missing(const struct lg_succession *s);
+
+/* The holder of the i-th of some accounts of one key, which are sorted by holder. */
+typedef uint32_t (*lg_index_at)(const void *accounts, uint32_t i);
+/* Every holder that may have a lease of an earlier life has told of it: this key's, n of them, by a message, the others by having told all. */
+bool lg_succession_knows_all(const struct lg_succession *s, const void *accounts, uint32_t n, lg_index_at index_at);
+
+/* The first account of n at or after index. In line, as each message looks for its account. */
+static inline uint32_t lg_lower_bound(const void *accounts, uint32_t n, uint32_t index, lg_index_at index_at)
+{
+	uint32_t lo = 0, hi = n;
+
+	/* Where all holders of the lessor have the key, each stands at its index; none can stand beyond. */
+	if (index < hi) {
+		if (index_at(accounts, index) == index)
+			return index;
+		hi = index;
+	}
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (index_at(accounts, mid) < index)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
