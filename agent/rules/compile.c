@@ -129,6 +129,7 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.cold_burst_tok = rule.burst_tok = def->burst_tok;
 	rule.rate_tok = def->limit_tok;
 	rule.per_ns = def->per_ns;
+	rule.cost = 1;
 
 	if (def->scope == LG_SCOPE_HOST) {
 		r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, def->burst_tok, env->now_ns, &rule.rate);

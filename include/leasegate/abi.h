@@ -13,7 +13,7 @@
 
 #include "bounds.h"
 
-#define LG_ABI_VERSION 2
+#define LG_ABI_VERSION 3
 
 enum lg_reason {
 #define LG_REASON(id, name, label, verdict, help) LG_##name = id,
@@ -54,6 +54,19 @@ enum lg_key_form {
 	LG_FORM_SOURCE = 2,	/* a = source address, masked */
 	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
 	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; never in `buckets`, see map `overflow` */
+	LG_FORM_PRODUCT = 0x100,/* or-ed with the enum lg_key_part that make the key, any but a single address */
+};
+
+enum lg_key_part {
+	LG_KEY_SOURCE = 1 << 0,
+	LG_KEY_DESTINATION = 1 << 1,
+	LG_KEY_SOURCE_PORT = 1 << 2,
+	LG_KEY_DESTINATION_PORT = 1 << 3,
+	LG_KEY_PROTOCOL = 1 << 4,
+	LG_KEY_VLAN = 1 << 5,		/* outer tag */
+	LG_KEY_INNER_VLAN = 1 << 6,
+	LG_KEY_INTERFACE = 1 << 7,
+	LG_KEY_CGROUP = 1 << 8,		/* of the sending socket, at TC egress; else 0 */
 };
 
 struct lg_key {
@@ -64,10 +77,28 @@ struct lg_key {
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
 
-/* 3 is kept for sub-limits: a rate of the key's own, leased. */
+/*
+ * A product's a and b. Source, destination and cgroup are wide parts: a is the first of them that the key has, else 0. Ports,
+ * protocol, tags and interface are narrow parts: b is struct lg_key_narrow if the key has any, else the second wide part, else 0.
+ * Where that leaves a wide part without a place, a is a keyed 128-bit hash of all wide parts, and map `wide_keys` has them in full.
+ */
+struct lg_key_narrow {
+	__u16 source_port;	/* host order; like all members 0 where the packet has none or the key leaves it out */
+	__u16 destination_port;
+	__u16 vlan;		/* 1 + VLAN id, priority bits masked off; 0: untagged */
+	__u16 inner_vlan;
+	__u32 interface;	/* ifindex */
+	__u8 protocol;
+	__u8 _pad[3];
+};
+_Static_assert(sizeof(struct lg_key_narrow) == 16, "lg_key_narrow: bump LG_ABI_VERSION");
+
 enum lg_bucket_kind {
-	LG_BUCKET_RATE = 1,	/* refills by time from the rule's own rate (host scope) */
+	LG_BUCKET_RATE = 1,	/* token bucket: refills by time from the rule's own rate (host scope) */
 	LG_BUCKET_BLOCK = 2,	/* filled by grants of the agent (global scope) */
+	LG_BUCKET_FIXED = 3,	/* fixed window (host scope) */
+	LG_BUCKET_SLIDING = 4,	/* sliding window by two counters (host scope) */
+	LG_BUCKET_LOG = 5,	/* sliding log (host scope); its ring lies in map `logs` */
 };
 
 /*
@@ -80,22 +111,24 @@ struct lg_bucket {
 	__u32 rule_id;		/* as in the key, for readers */
 	__u16 kind;		/* enum lg_bucket_kind; 0 blank: just inserted, or an overflow bucket not yet used */
 	__u16 flags;		/* 0 */
+	/* What packets look at comes first: with the end of the key it lies in one line of memory. */
 	__u64 granted_tok;	/* block: tokens ever granted, and what the key started with */
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
-	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
-	__u64 denied_tok;	/* cost of the packets refused */
 	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen, and
 				 * LG_COLD_START_NS more if its rule gives it something to start with.
 				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
 				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
 	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
-	__u64 share_full_at_vt;	/* block: the same for the fallback share */
+	__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << 20 | low bits of the index */
 	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
+	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
+	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
+	__u64 share_full_at_vt;	/* block: full_at_vt of the fallback share */
+	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
+	__u64 denied_tok;	/* cost of the packets refused */
 	__u64 rate_tok;		/* the rule's limit: rate_tok per per_ns, for readers (room for sub-limits) */
 	__u64 per_ns;
 	__u64 burst_tok;	/* the rule's burst, or for windows its limit */
-	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
-	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
 	__u32 lease_generation;	/* of the lease held, set by grants; survives a restart of the agent. 0: none yet, so what is left is
 				 * what the key started with */
 	__u32 lease_epoch;	/* epoch of the lessor that granted it */
@@ -103,7 +136,7 @@ struct lg_bucket {
 	__u64 base_spent_tok;
 	__u64 base_returned_tok;
 };
-_Static_assert(sizeof(struct lg_bucket) == 144, "lg_bucket: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_bucket) == 160, "lg_bucket: bump LG_ABI_VERSION");
 
 /* ---- map `overflow` (ARRAY): [(rule_id - 1) * LG_OVERFLOW_BUCKETS + i] -> struct lg_bucket ----
  * Where keys that find `buckets` full are charged. An array of its own, so that a flood of keys can never take its place. */
@@ -143,8 +176,21 @@ enum lg_rule_flags {
 	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
 };
 
+enum lg_rule_algorithm { LG_RULE_TOKEN_BUCKET = 0, LG_RULE_FIXED_WINDOW = 1, LG_RULE_SLIDING_WINDOW = 2, LG_RULE_SLIDING_LOG = 3 };
+enum lg_rule_table { LG_TABLE_EXACT = 0, LG_TABLE_LINES = 1 };
 enum lg_on_full { LG_ON_FULL_OVERFLOW = 0, LG_ON_FULL_DENY = 1, LG_ON_FULL_PASS = 2 };
 enum lg_fallback { LG_FALLBACK_DENY = 0, LG_FALLBACK_SHARE = 1, LG_FALLBACK_CLOSED = 2, LG_FALLBACK_OPEN = 3 };
+
+/*
+ * Windows of a rule of host scope: window k(t) = index0 + (t - anchor_ns) / length_ns. index0 goes on where a change of the length
+ * cut the old windows, so that what was counted in the current one still counts.
+ */
+struct lg_window {
+	__u64 anchor_ns;
+	__u64 index0;
+	__u64 length_ns;	/* 0: the rule has no windows */
+};
+_Static_assert(sizeof(struct lg_window) == 24, "lg_window: bump LG_ABI_VERSION");
 
 struct lg_rule {
 	__u32 rule_id;		/* 1 .. LG_RULES_MAX */
@@ -158,10 +204,17 @@ struct lg_rule {
 	struct lg_port_range ports[LG_PORT_RANGES_MAX];
 	__u8 n_ports;		/* 0: any destination port, and packets without ports match too */
 	__u8 protocol;		/* IP protocol number */
-	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION */
+	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION; 0: a product, see key_parts */
 	__u8 on_full;		/* enum lg_on_full */
 	__u8 fallback;		/* enum lg_fallback; global rules */
-	__u8 _pad[3];
+	__u8 algorithm;		/* enum lg_rule_algorithm; host scope */
+	__u8 table;		/* enum lg_rule_table */
+	__u8 _pad;
+	__u32 cost;		/* tokens for each packet or byte; at least 1 */
+	__u32 key_parts;	/* enum lg_key_part of key_form LG_FORM_PRODUCT */
+	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
+	__u32 n_lines;
+	struct lg_window window;
 	__u64 cold_burst_tok;	/* cost above this can never pass: burst, or the window's limit */
 	struct lg_rate rate;	/* host scope */
 	struct lg_rate share;	/* global scope, fallback share: what this host may take by itself. burst_vt 0: nothing */
@@ -171,7 +224,7 @@ struct lg_rule {
 	__u64 burst_tok;
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 };
-_Static_assert(sizeof(struct lg_rule) == 288, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 328, "lg_rule: bump LG_ABI_VERSION");
 
 struct lg_ruleset {
 	__u64 version;		/* grows with each load */
@@ -241,7 +294,7 @@ struct lg_op {
 	__u32 epoch;		/* GENERATION, GRANT */
 	struct lg_bucket after;	/* the bucket after the operation (READ, GRANT, TAKE, GENERATION) */
 };
-_Static_assert(sizeof(struct lg_op) == 232, "lg_op: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_op) == 248, "lg_op: bump LG_ABI_VERSION");
 
 struct lg_ops_args {
 	__u32 n;		/* 1 .. LG_OPS_MAX */
