@@ -55,7 +55,7 @@ int bench_parse(struct xdp_md *ctx)
 	f = lg_frame_of_xdp(ctx);
 	if (lg_read_frame(&f, &pkt) != LG_CLASS_IP)
 		return XDP_ABORTED;
-	return (pkt.source.w[1] ^ pkt.destination.w[1] ^ pkt.source.w[0] ^ pkt.destination.w[0] ^ pkt.port ^ pkt.bytes ^
+	return (pkt.source.w[1] ^ pkt.destination.w[1] ^ pkt.source.w[0] ^ pkt.destination.w[0] ^ pkt.destination_port ^ pkt.bytes ^
 		pkt.protocol ^ pkt.family ^ pkt.has_port) == 0x1234567
 		       ? XDP_PASS
 		       : XDP_DROP;

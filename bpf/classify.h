@@ -107,7 +107,7 @@ static __always_inline __u64 lg_ports_miss(const struct lg_rule *rule, const str
 		if (i >= rule->n_ports)
 			break;
 		/* Negative, top bit set, iff port < lo or port > hi. */
-		beyond = ((__u64)pkt->port - rule->ports[i].lo) | ((__u64)rule->ports[i].hi - pkt->port);
+		beyond = ((__u64)pkt->destination_port - rule->ports[i].lo) | ((__u64)rule->ports[i].hi - pkt->destination_port);
 		lg_opaque(beyond);
 		miss &= beyond >> 63;
 	}

@@ -77,7 +77,7 @@ static __always_inline void lg_visit_forget(struct lg_visit *visit)
 
 	pkt->packets = lg_forget(pkt->packets);
 	pkt->family = lg_forget(pkt->family);
-	pkt->port = lg_forget(pkt->port);
+	pkt->destination_port = lg_forget(pkt->destination_port);
 	pkt->protocol = lg_forget(pkt->protocol);
 	pkt->has_port = lg_forget(pkt->has_port);
 	visit->clock_ns[0] = lg_forget(0);

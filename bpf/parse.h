@@ -45,16 +45,34 @@ struct lg_addr {
 	__u64 w[2]; /* 16 bytes in network order, IPv4 as ::ffff:a.b.c.d */
 };
 
+enum lg_fragment { LG_FRAGMENT_NONE = 0, LG_FRAGMENT_FIRST = 1, LG_FRAGMENT_LATER = 2 };
+
+/* What the packet does not have is 0. */
 struct lg_pkt {
 	struct lg_addr source;
 	struct lg_addr destination;
-	__u32 packets; /* a superframe counts as its segments */
-	__u32 bytes;   /* on the wire, without FCS */
-	__u32 l4_off;  /* of the transport header; 0: there is none to be seen */
-	__u32 family;  /* the flag a rule needs to match: LG_RULE_IPV4 or LG_RULE_IPV6; 0: no IP */
-	__u16 port;    /* destination port, host order */
-	__u8 protocol; /* after extension headers */
+	__u64 cgroup_id;    /* of the sending socket, at TC egress */
+	__u32 packets;      /* a superframe counts as its segments */
+	__u32 bytes;        /* on the wire, without FCS */
+	__u32 l4_off;       /* of the transport header; 0: there is none to be seen */
+	__u32 family;       /* of its header, the flag a rule needs to match: LG_RULE_IPV4 or LG_RULE_IPV6; 0: no IP */
+	__u32 ifindex;      /* of the interface the hook is on */
+	__u32 iface_class;  /* 1 .. 63: which of the interfaces that rules name; 0: none of them */
+	__u16 destination_port; /* host order, as all numbers here */
+	__u16 source_port;
+	__u16 ethertype;    /* behind the tags; 0: 802.3 with a length */
+	__u16 vlan;         /* 1 + id of the outer tag, priority bits masked off; 0: untagged */
+	__u16 inner_vlan;
+	__u8 protocol;      /* behind extension headers */
 	__u8 has_port;
+	__u8 tcp_flags;     /* 0 unless a TCP header was seen */
+	__u8 has_icmp;      /* type and code were seen */
+	__u8 icmp_type;
+	__u8 icmp_code;
+	__u8 fragment;      /* enum lg_fragment */
+	__u8 direction;     /* 0: ingress, 1: egress */
+	__u8 source_is4;    /* the address is IPv4, which those mapped into IPv6 are too, whatever the family */
+	__u8 destination_is4;
 };
 
 struct lg_ip6 {
@@ -119,7 +137,7 @@ static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32
 		return lg_no_bytes(f);
 	if (pkt->l4_off + sizeof(buf) > end)
 		return LG_CLASS_UNPARSABLE;
-	pkt->port = bpf_ntohs(ports->destination);
+	pkt->destination_port = bpf_ntohs(ports->destination);
 	pkt->has_port = 1;
 	return LG_CLASS_IP;
 }

@@ -55,7 +55,5 @@ int lg_ctl_print(json_t *value);
 const char *lg_ctl_reason_label(unsigned reason);
 /* Name of a rule id: from the table of names in the kernel, "rule <id>" if it has none. */
 const char *lg_ctl_rule_name(const struct lg_rule_name *names, uint32_t rule_id, char *buf, size_t len);
-/* The prefix lengths in a rule's key masks. */
-void lg_ctl_key_lengths(const struct lg_ruleset *set, uint32_t rule_id, uint32_t *ret_len4, uint32_t *ret_len6);
 /* 1234567 -> "1,234,567", for tables. */
 const char *lg_ctl_number(uint64_t value, char *buf, size_t len);

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/num.h"
+#include "rules/compile.h"
 #include "rules/rate.h"
-#include "rules/rule.h"
 
 #define KEYS_MAX 4194304u /* of one listing */
 
@@ -29,18 +29,28 @@ struct keys {
 	size_t n, size;
 };
 
+static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule_id)
+{
+	for (uint32_t i = 0; i < set->n_rules && i < LG_RULES_MAX; i++)
+		if (set->rules[i].rule_id == rule_id)
+			return &set->rules[i];
+	return NULL;
+}
+
 static bool source_matches(const struct keys *k, const struct lg_key *key)
 {
-	uint32_t len4, len6;
+	const struct lg_key_len *lens;
+	struct lg_key_shape shape;
 	uint8_t addr[16];
 
 	if (!k->has_source)
 		return true;
 	if (key->form != LG_FORM_SOURCE && key->form != LG_FORM_DESTINATION)
 		return false;
-	lg_ctl_key_lengths(&k->set, key->rule_id, &len4, &len6);
+	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
+	lens = key->form == LG_FORM_DESTINATION ? &shape.destination : &shape.source;
 	memcpy(addr, k->source, sizeof(addr));
-	lg_addr_mask(addr, lg_addr_is_mapped(addr) ? 96 + len4 : len6);
+	lg_addr_mask(addr, lg_addr_is_mapped(addr) ? 96u + lens->ipv4 : lens->ipv6);
 	return memcmp(addr, key->a, sizeof(addr)) == 0;
 }
 
@@ -72,14 +82,6 @@ static int by_spent(const void *a, const void *b)
 	if (x->bucket.spent_tok != y->bucket.spent_tok)
 		return x->bucket.spent_tok < y->bucket.spent_tok ? 1 : -1;
 	return memcmp(&x->key, &y->key, sizeof(x->key));
-}
-
-static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule_id)
-{
-	for (uint32_t i = 0; i < set->n_rules && i < LG_RULES_MAX; i++)
-		if (set->rules[i].rule_id == rule_id)
-			return &set->rules[i];
-	return NULL;
 }
 
 /* What could be spent now, whole tokens. */
@@ -114,10 +116,10 @@ static const char *form_name(uint32_t form)
 
 static void key_text(const struct keys *k, const struct lg_key *key, char *buf, size_t len)
 {
-	uint32_t len4, len6;
+	struct lg_key_shape shape;
 
-	lg_ctl_key_lengths(&k->set, key->rule_id, &len4, &len6);
-	lg_key_format(key, len4, len6, buf, len);
+	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
+	lg_key_format(key, &shape, buf, len);
 }
 
 static json_t *row_json(const struct keys *k, const struct row *row, uint64_t now_ns)

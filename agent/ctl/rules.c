@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "rules/rule.h"
+#include "rules/compile.h"
 
 /* What a compiled rule matches, as short as it can be said. */
 static void match_text(const struct lg_rule *rule, char *buf, size_t len)
@@ -42,20 +42,14 @@ static void match_text(const struct lg_rule *rule, char *buf, size_t len)
 
 static const char *key_name(const struct lg_rule *rule, char *buf, size_t len)
 {
-	uint32_t len4, len6;
-	struct lg_ruleset *one = calloc(1, sizeof(*one));
+	struct lg_key_shape shape;
 
-	if (!one)
-		return "?";
-	one->n_rules = 1;
-	one->rules[0] = *rule;
-	lg_ctl_key_lengths(one, rule->rule_id, &len4, &len6);
-	free(one);
+	lg_key_shape_of(rule, &shape);
 	if (rule->key_form == LG_FORM_RULE)
 		snprintf(buf, len, "one bucket");
 	else
-		snprintf(buf, len, "%s /%u (IPv4) /%u (IPv6)", rule->key_form == LG_FORM_SOURCE ? "source" : "destination", len4,
-			 len6);
+		snprintf(buf, len, "%s /%u (IPv4) /%u (IPv6)", rule->key_form == LG_FORM_SOURCE ? "source" : "destination",
+			 shape.source.ipv4, shape.source.ipv6);
 	return buf;
 }
 

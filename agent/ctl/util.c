@@ -83,28 +83,6 @@ const char *lg_ctl_rule_name(const struct lg_rule_name *names, uint32_t rule_id,
 	return buf;
 }
 
-static uint32_t mask_length(const uint8_t mask[16])
-{
-	uint32_t n = 0;
-
-	for (unsigned i = 0; i < 16; i++)
-		n += (uint32_t)__builtin_popcount(mask[i]);
-	return n;
-}
-
-void lg_ctl_key_lengths(const struct lg_ruleset *set, uint32_t rule_id, uint32_t *ret_len4, uint32_t *ret_len6)
-{
-	*ret_len4 = 32;
-	*ret_len6 = 128;
-	for (uint32_t i = 0; i < set->n_rules && i < LG_RULES_MAX; i++) {
-		if (set->rules[i].rule_id != rule_id)
-			continue;
-		*ret_len4 = mask_length(set->rules[i].key_mask4);
-		*ret_len4 = *ret_len4 > 96 ? *ret_len4 - 96 : 0;
-		*ret_len6 = mask_length(set->rules[i].key_mask6);
-	}
-}
-
 const char *lg_ctl_number(uint64_t value, char *buf, size_t len)
 {
 	char plain[32];

@@ -62,6 +62,7 @@ static void rule_set(struct lg_server *s, struct lg_server_rule *rule, const str
 		lg_meter_init(&rule->meter, lg_clock_now_ns());
 	rule->live = true;
 	rule->def = *def;
+	memset(&rule->def.match, 0, sizeof(rule->def.match)); /* its prefixes go with the file, and nothing here matches packets */
 	rule->fingerprint = lg_rule_fingerprint(def);
 	rule->identity = lg_rule_identity(def);
 	lg_fleet_init(&s->config, &fleet);

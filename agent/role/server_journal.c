@@ -86,11 +86,12 @@ void lg_server_note(struct lg_server *s, enum lg_tier tier, const struct lg_key 
 {
 	const struct lg_server_holders *kind = tier == LG_TIER_HOME ? &s->regions : &s->hosts;
 	const struct lg_rule_def *def = &s->rules[key->rule_id - 1].def;
+	const struct lg_key_len *lens = key->form == LG_FORM_DESTINATION ? &def->key.destination : &def->key.source;
 	struct entry e = { .tier = (uint8_t)tier,
 			   .kind = (uint8_t)note->kind,
 			   .status = (uint8_t)note->status,
 			   .form = (uint8_t)key->form,
-			   .prefix_len = lg_addr_is_mapped(key->a) ? def->key.len4 : def->key.len6,
+			   .prefix_len = lg_addr_is_mapped(key->a) ? lens->ipv4 : lens->ipv6,
 			   .epoch = note->epoch,
 			   .generation = note->generation,
 			   .tok = note->tok,
@@ -229,10 +230,12 @@ static bool key_matches(const struct page *p, const struct view *v)
 
 static json_t *record_json(const struct lg_journal_entry *entry, const struct view *v)
 {
+	const struct lg_key_len len = { v->e.prefix_len, v->e.prefix_len };
+	const struct lg_key_shape shape = { .source = len, .destination = len };
 	char key[80];
 	json_t *o;
 
-	lg_key_format(&v->key, v->e.prefix_len, v->e.prefix_len, key, sizeof(key));
+	lg_key_format(&v->key, &shape, key, sizeof(key));
 	o = json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "seq", (json_int_t)entry->seq, "time_ms",
 		      (json_int_t)entry->time_ms, "what", kind_names[v->e.kind], "tier", tier_names[v->e.tier], "holder", v->holder,
 		      "rule", v->rule, "key", key, "epoch", (json_int_t)v->e.epoch, "generation", (json_int_t)v->e.generation, "tok",

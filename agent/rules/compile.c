@@ -76,37 +76,59 @@ static int share_carry(const struct lg_rule_def *def, const struct lg_compile_en
 	return rate_carry(old, burst_tok ? rate_tok : 0, def->per_ns, burst_tok, env->now_ns, ret);
 }
 
-static void prefix_fill(const struct lg_prefix *prefix, uint8_t addr[16], uint8_t mask[16])
+static void prefix_fill(const struct lg_prefix_list *list, uint8_t addr[16], uint8_t mask[16])
 {
-	if (!prefix->set)
+	if (!list->n)
 		return;
-	memcpy(addr, prefix->addr, 16);
+	memcpy(addr, list->v->addr, 16);
 	memset(mask, 0xff, 16);
-	lg_addr_mask(mask, prefix->len + (prefix->family == 4 ? 96u : 0u));
+	lg_addr_mask(mask, list->v->len + (list->v->family == 4 ? 96u : 0u));
 }
 
 static void key_fill(const struct lg_rule_def *def, struct lg_rule *rule)
 {
+	const struct lg_key_len *lens = def->key.form == LG_FORM_DESTINATION ? &def->key.destination : &def->key.source;
+
 	rule->key_form = (uint8_t)def->key.form;
 	if (def->key.form == LG_FORM_RULE)
 		return;
 	memset(rule->key_mask4, 0xff, sizeof(rule->key_mask4));
 	memset(rule->key_mask6, 0xff, sizeof(rule->key_mask6));
-	lg_addr_mask(rule->key_mask4, 96u + def->key.len4);
-	lg_addr_mask(rule->key_mask6, def->key.len6);
+	lg_addr_mask(rule->key_mask4, 96u + lens->ipv4);
+	lg_addr_mask(rule->key_mask6, lens->ipv6);
+}
+
+static uint8_t mask_bits(const uint8_t mask[16])
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < 16; i++)
+		n += (unsigned int)__builtin_popcount(mask[i]);
+	return (uint8_t)n;
+}
+
+void lg_key_shape_of(const struct lg_rule *rule, struct lg_key_shape *ret)
+{
+	struct lg_key_len len = { 32, 128 };
+
+	*ret = (struct lg_key_shape){ .source = len, .destination = len };
+	if (!rule || rule->key_form == LG_FORM_RULE)
+		return;
+	len = (struct lg_key_len){ (uint8_t)(mask_bits(rule->key_mask4) - 96), mask_bits(rule->key_mask6) };
+	*ret = (struct lg_key_shape){ .form = rule->key_form, .source = len, .destination = len };
 }
 
 static uint32_t flags_of(const struct lg_rule_def *def)
 {
-	const struct lg_prefix *prefix = def->match.source.set ? &def->match.source : &def->match.destination;
+	uint8_t family = lg_match_family(&def->match);
 	uint32_t flags = 0;
 
 	flags |= def->scope == LG_SCOPE_GLOBAL ? LG_RULE_GLOBAL : 0;
 	flags |= def->shadow ? LG_RULE_SHADOW : 0;
 	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
 	flags |= def->match.has_protocol ? LG_RULE_PROTOCOL : 0;
-	flags |= !prefix->set || prefix->family == 4 ? LG_RULE_IPV4 : 0;
-	flags |= !prefix->set || prefix->family == 6 ? LG_RULE_IPV6 : 0;
+	flags |= family != 6 ? LG_RULE_IPV4 : 0;
+	flags |= family != 4 ? LG_RULE_IPV6 : 0;
 	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
 	return flags;
 }
@@ -121,8 +143,8 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	prefix_fill(&def->match.source, rule.source, rule.source_mask);
 	prefix_fill(&def->match.destination, rule.destination, rule.destination_mask);
 	key_fill(def, &rule);
-	memcpy(rule.ports, def->match.ports, def->match.n_ports * sizeof(rule.ports[0]));
-	rule.n_ports = (uint8_t)def->match.n_ports;
+	memcpy(rule.ports, def->match.destination_ports.v, def->match.destination_ports.n * sizeof(rule.ports[0]));
+	rule.n_ports = (uint8_t)def->match.destination_ports.n;
 	rule.protocol = def->match.protocol;
 	rule.on_full = (uint8_t)def->on_full;
 	rule.fallback = (uint8_t)def->fallback;
@@ -257,17 +279,31 @@ static unsigned int ports_of(const struct lg_rule_def *def)
 {
 	unsigned int n = 0;
 
-	for (size_t i = 0; i < def->match.n_ports; i++)
-		n += 1u + def->match.ports[i].hi - def->match.ports[i].lo;
+	for (size_t i = 0; i < def->match.destination_ports.n; i++)
+		n += 1u + def->match.destination_ports.v[i].hi - def->match.destination_ports.v[i].lo;
 	return n ? n : 65537;
+}
+
+/* How many bits of both addresses the rule knows at least. */
+static int bits_of(const struct lg_match *match)
+{
+	const struct lg_prefix_list *ends[] = { &match->source, &match->destination };
+	int bits = 0, least;
+
+	for (size_t e = 0; e < N_ELEMS(ends); e++) {
+		least = ends[e]->n ? 128 : 0;
+		for (size_t i = 0; i < ends[e]->n; i++)
+			least = ends[e]->v[i].len < least ? ends[e]->v[i].len : least;
+		bits += least;
+	}
+	return bits;
 }
 
 /* Before 0: a is the more specific one. */
 static int specificity_compare(const void *pa, const void *pb)
 {
 	const struct ordered *a = pa, *b = pb;
-	int bits_a = a->def->match.source.len + a->def->match.destination.len;
-	int bits_b = b->def->match.source.len + b->def->match.destination.len;
+	int bits_a = bits_of(&a->def->match), bits_b = bits_of(&b->def->match);
 
 	if (bits_a != bits_b)
 		return bits_a > bits_b ? -1 : 1;

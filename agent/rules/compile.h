@@ -31,3 +31,6 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 
 /* The rule of an id in a compiled set, or NULL. */
 const struct lg_rule *lg_ruleset_find(const struct lg_ruleset *set, uint32_t rule_id);
+
+/* What a rule in the kernel is keyed by, whole addresses for NULL, a rule that is gone. */
+void lg_key_shape_of(const struct lg_rule *rule, struct lg_key_shape *ret);

@@ -36,10 +36,10 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 
 static void ports_add(struct text *t, const struct lg_rule_def *rule)
 {
-	size_t n = rule->match.n_ports;
+	size_t n = rule->match.destination_ports.n;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct lg_port_range *range = &rule->match.ports[i];
+		const struct lg_port_range *range = &rule->match.destination_ports.v[i];
 
 		add(t, "%s%u", i == 0 ? " to port " : i == n - 1 ? " or " : ", ", range->lo);
 		if (range->hi != range->lo)
@@ -47,11 +47,12 @@ static void ports_add(struct text *t, const struct lg_rule_def *rule)
 	}
 }
 
-static void prefix_add(struct text *t, const char *way, const struct lg_prefix *prefix)
+static void prefix_add(struct text *t, const char *way, const struct lg_prefix_list *list)
 {
+	const struct lg_prefix *prefix = list->v;
 	char buf[LG_IP_TEXT_LEN];
 
-	if (!prefix->set) {
+	if (!list->n) {
 		add(t, " %s anywhere", way);
 	} else if (prefix->len == 0) {
 		add(t, " %s anywhere (IPv%u)", way, prefix->family);
@@ -71,21 +72,21 @@ static void length_add(struct text *t, const char *family, const char *end, unsi
 
 static void key_add(struct text *t, const struct lg_rule_def *rule)
 {
-	const struct lg_prefix *prefix = rule->match.source.set ? &rule->match.source : &rule->match.destination;
+	const struct lg_key_len *lens = rule->key.form == LG_FORM_SOURCE ? &rule->key.source : &rule->key.destination;
 	const char *end = rule->key.form == LG_FORM_SOURCE ? "source" : "destination";
+	uint8_t family = lg_match_family(&rule->match);
 
 	if (rule->key.form == LG_FORM_RULE) {
 		add(t, ", one bucket for the whole rule");
 		return;
 	}
 	add(t, ", one bucket per ");
-	if (prefix->set) {
-		length_add(t, "", end, prefix->family == 4 ? rule->key.len4 : rule->key.len6,
-			   prefix->family == 4 ? 32 : 128);
+	if (family) {
+		length_add(t, "", end, family == 4 ? lens->ipv4 : lens->ipv6, family == 4 ? 32 : 128);
 		return;
 	}
-	length_add(t, "IPv4 ", end, rule->key.len4, 32);
-	length_add(t, " and per IPv6 ", end, rule->key.len6, 128);
+	length_add(t, "IPv4 ", end, lens->ipv4, 32);
+	length_add(t, " and per IPv6 ", end, lens->ipv6, 128);
 }
 
 void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len)
@@ -98,9 +99,9 @@ void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len)
 	else if (rule->match.has_protocol)
 		add(&t, "packets of IP protocol %u", rule->match.protocol);
 	else
-		add(&t, rule->match.n_ports ? "TCP, UDP and SCTP packets" : "all IP packets");
+		add(&t, rule->match.destination_ports.n ? "TCP, UDP and SCTP packets" : "all IP packets");
 	ports_add(&t, rule);
-	if (rule->match.source.set || rule->match.destination.set) {
+	if (rule->match.source.n || rule->match.destination.n) {
 		prefix_add(&t, "from", &rule->match.source);
 		prefix_add(&t, "to", &rule->match.destination);
 	}
@@ -241,8 +242,8 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
 {
 	(void)env;
-	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.n_ports ||
-	    rule->match.source.set || rule->match.destination.set)
+	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.destination_ports.n ||
+	    rule->match.source.n || rule->match.destination.n)
 		return false;
 	add(t, "a limit of 0 without a match denies every IP packet");
 	return true;

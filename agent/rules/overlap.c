@@ -62,13 +62,14 @@ static bool is_in_prefix(const struct lg_prefix *prefix, const uint8_t addr[16])
 
 static const struct lg_prefix *prefix_of(const struct lg_rule_def *rule, bool source)
 {
-	return source ? &rule->match.source : &rule->match.destination;
+	return source ? rule->match.source.v : rule->match.destination.v;
 }
 
 static bool is_of_family(const struct lg_rule_def *rule, uint8_t family)
 {
-	return (!rule->match.source.set || rule->match.source.family == family) &&
-	       (!rule->match.destination.set || rule->match.destination.family == family);
+	uint8_t only = lg_match_family(&rule->match);
+
+	return !only || only == family;
 }
 
 static void addr_point_add(const struct lg_rules *rules, uint8_t family, bool source, const uint8_t addr[16],
@@ -79,7 +80,7 @@ static void addr_point_add(const struct lg_rules *rules, uint8_t family, bool so
 	memcpy(point.addr, addr, sizeof(point.addr));
 	for (size_t i = 0; i < rules->n; i++)
 		if (is_of_family(&rules->v[i], family) &&
-		    (!prefix_of(&rules->v[i], source)->set || is_in_prefix(prefix_of(&rules->v[i], source), addr)))
+		    (!prefix_of(&rules->v[i], source) || is_in_prefix(prefix_of(&rules->v[i], source), addr)))
 			point.rules |= 1ull << i;
 	point_add(points, point);
 }
@@ -90,7 +91,7 @@ static void addr_points_make(const struct lg_rules *rules, uint8_t family, bool 
 
 	points->n = 0;
 	for (size_t i = 0; i < rules->n; i++)
-		if (prefix_of(&rules->v[i], source)->set && prefix_of(&rules->v[i], source)->family == family)
+		if (prefix_of(&rules->v[i], source) && prefix_of(&rules->v[i], source)->family == family)
 			addr_point_add(rules, family, source, prefix_of(&rules->v[i], source)->addr, points);
 	addr_point_add(rules, family, source, family == 4 ? any4 : any6, points);
 }
@@ -126,10 +127,10 @@ static void port_point_add(const struct lg_rules *rules, uint16_t port, struct p
 
 	for (size_t i = 0; i < rules->n; i++) {
 		const struct lg_rule_def *rule = &rules->v[i];
-		bool matches = rule->match.n_ports == 0;
+		bool matches = rule->match.destination_ports.n == 0;
 
-		for (size_t j = 0; j < rule->match.n_ports; j++)
-			matches = matches || (rule->match.ports[j].lo <= port && port <= rule->match.ports[j].hi);
+		for (size_t j = 0; j < rule->match.destination_ports.n; j++)
+			matches = matches || (rule->match.destination_ports.v[j].lo <= port && port <= rule->match.destination_ports.v[j].hi);
 		point.rules |= (uint64_t)matches << i;
 	}
 	point_add(points, point);
@@ -139,8 +140,8 @@ static void port_points_make(const struct lg_rules *rules, struct points *points
 {
 	points->n = 0;
 	for (size_t i = 0; i < rules->n; i++)
-		for (size_t j = 0; j < rules->v[i].match.n_ports; j++)
-			port_point_add(rules, rules->v[i].match.ports[j].lo, points);
+		for (size_t j = 0; j < rules->v[i].match.destination_ports.n; j++)
+			port_point_add(rules, rules->v[i].match.destination_ports.v[j].lo, points);
 	port_point_add(rules, 0, points);
 }
 
@@ -199,7 +200,7 @@ int lg_overlap_find(const struct lg_rules *rules, unsigned int max, struct lg_ov
 	protocol_points_make(rules, &s.protocols);
 	port_points_make(rules, &s.ports);
 	for (size_t i = 0; i < rules->n; i++)
-		if (!rules->v[i].match.n_ports)
+		if (!rules->v[i].match.destination_ports.n)
 			s.portless |= 1ull << i;
 	if (!family_search(&s, 4, &overlap) && !family_search(&s, 6, &overlap))
 		return 0;

@@ -12,6 +12,10 @@ struct lg_rules *lg_rules_free(struct lg_rules *rules)
 {
 	if (!rules)
 		return NULL;
+	for (size_t i = 0; i < rules->n_sets; i++)
+		free(rules->sets[i].v);
+	free(rules->sets);
+	free(rules->own);
 	free(rules->v);
 	free(rules);
 	return NULL;
@@ -101,66 +105,110 @@ const char *lg_lease_owner_name(enum lg_lease_owner owner)
 	return "?";
 }
 
-/* What is hashed: each number as 8 bytes, lowest first, so that every machine gets the same. */
-struct words {
-	uint8_t v[64 * 8];
-	size_t n;
-};
-
-static void word_add(struct words *w, uint64_t v)
+uint8_t lg_match_family(const struct lg_match *match)
 {
+	const struct lg_prefix_list *ends[] = { &match->source, &match->destination };
+	uint8_t family = 0;
+
+	for (size_t e = 0; e < N_ELEMS(ends); e++) {
+		for (size_t i = 0; i < ends[e]->n; i++) {
+			if (family && ends[e]->v[i].family != family)
+				return 0;
+			family = ends[e]->v[i].family;
+		}
+	}
+	return family;
+}
+
+static void bytes_add(uint64_t *h, const void *bytes, size_t len)
+{
+	*h = XXH3_64bits_withSeed(bytes, len, *h);
+}
+
+/* Each number as 8 bytes, lowest first, so that every machine gets the same. */
+static void word_add(uint64_t *h, uint64_t v)
+{
+	uint8_t bytes[8];
+
 	for (unsigned int i = 0; i < 8; i++)
-		w->v[w->n++] = (uint8_t)(v >> (8 * i));
+		bytes[i] = (uint8_t)(v >> (8 * i));
+	bytes_add(h, bytes, sizeof(bytes));
 }
 
-static void prefix_add(struct words *w, const struct lg_prefix *prefix)
+static void prefixes_add(uint64_t *h, const struct lg_prefix_list *list)
 {
-	word_add(w, prefix->set ? prefix->family : 0);
-	word_add(w, prefix->len);
-	for (size_t i = 0; i < 16; i++)
-		w->v[w->n++] = prefix->addr[i];
+	word_add(h, list->n);
+	for (size_t i = 0; i < list->n; i++) {
+		word_add(h, list->v[i].family);
+		word_add(h, list->v[i].len);
+		bytes_add(h, list->v[i].addr, sizeof(list->v[i].addr));
+	}
 }
 
-static void identity_add(struct words *w, const struct lg_rule_def *rule)
+static void ranges_add(uint64_t *h, const struct lg_ranges *ranges)
 {
-	word_add(w, rule->scope);
-	word_add(w, rule->match.has_protocol ? 1 + rule->match.protocol : 0);
-	prefix_add(w, &rule->match.source);
-	prefix_add(w, &rule->match.destination);
-	word_add(w, rule->match.n_ports);
-	for (size_t i = 0; i < rule->match.n_ports; i++)
-		word_add(w, (uint64_t)rule->match.ports[i].lo << 16 | rule->match.ports[i].hi);
-	word_add(w, rule->key.form);
-	word_add(w, rule->key.form == LG_FORM_RULE ? 0 : rule->key.len4);
-	word_add(w, rule->key.form == LG_FORM_RULE ? 0 : rule->key.len6);
-	word_add(w, rule->unit);
-	word_add(w, rule->algorithm);
+	word_add(h, ranges->n);
+	for (size_t i = 0; i < ranges->n; i++)
+		word_add(h, (uint64_t)ranges->v[i].lo << 16 | ranges->v[i].hi);
+}
+
+static void match_add(uint64_t *h, const struct lg_match *match)
+{
+	word_add(h, match->has_protocol ? 1 + match->protocol : 0);
+	prefixes_add(h, &match->source);
+	prefixes_add(h, &match->destination);
+	ranges_add(h, &match->source_ports);
+	ranges_add(h, &match->destination_ports);
+	word_add(h, match->ethertype.has ? 1 + match->ethertype.value : 0);
+	word_add(h, match->vlans.untagged);
+	ranges_add(h, &match->vlans.ids);
+	word_add(h, match->inner_vlans.untagged);
+	ranges_add(h, &match->inner_vlans.ids);
+	word_add(h, (uint64_t)match->tcp_flags.mask << 8 | match->tcp_flags.value);
+	ranges_add(h, &match->icmp_types);
+	word_add(h, (uint64_t)match->directions << 8 | match->fragments);
+	word_add(h, match->n_interfaces);
+	for (size_t i = 0; i < match->n_interfaces; i++)
+		bytes_add(h, match->interfaces[i], sizeof(match->interfaces[i]));
+}
+
+static void identity_add(uint64_t *h, const struct lg_rule_def *rule)
+{
+	bool source = rule->key.parts & LG_KEY_SOURCE, destination = rule->key.parts & LG_KEY_DESTINATION;
+
+	word_add(h, rule->scope);
+	match_add(h, &rule->match);
+	word_add(h, rule->key.form);
+	word_add(h, source ? (uint64_t)rule->key.source.ipv4 << 8 | rule->key.source.ipv6 : 0);
+	word_add(h, destination ? (uint64_t)rule->key.destination.ipv4 << 8 | rule->key.destination.ipv6 : 0);
+	word_add(h, rule->unit);
+	word_add(h, rule->algorithm);
 }
 
 uint64_t lg_rule_identity(const struct lg_rule_def *rule)
 {
-	struct words w = { .n = 0 };
+	uint64_t h = 0;
 
-	identity_add(&w, rule);
-	return XXH3_64bits(w.v, w.n);
+	identity_add(&h, rule);
+	return h;
 }
 
 uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule)
 {
-	struct words w = { .n = 0 };
+	uint64_t h = 0;
 
-	identity_add(&w, rule);
-	word_add(&w, rule->class);
-	word_add(&w, rule->limit_tok);
-	word_add(&w, rule->per_ns);
-	word_add(&w, rule->burst_tok);
-	word_add(&w, rule->fallback);
-	word_add(&w, rule->lease.kind);
-	word_add(&w, rule->lease.max_outstanding_permille);
-	word_add(&w, rule->lease.owner);
-	word_add(&w, rule->lease.rpc_budget_mps);
-	word_add(&w, rule->lease.cold_start_tok);
-	return XXH3_64bits(w.v, w.n);
+	identity_add(&h, rule);
+	word_add(&h, rule->class);
+	word_add(&h, rule->limit_tok);
+	word_add(&h, rule->per_ns);
+	word_add(&h, rule->burst_tok);
+	word_add(&h, rule->fallback);
+	word_add(&h, rule->lease.kind);
+	word_add(&h, rule->lease.max_outstanding_permille);
+	word_add(&h, rule->lease.owner);
+	word_add(&h, rule->lease.rpc_budget_mps);
+	word_add(&h, rule->lease.cold_start_tok);
+	return h;
 }
 
 void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len)
@@ -175,11 +223,12 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 	snprintf(buf, len, "%s/%s", amount, per);
 }
 
-void lg_key_format(const struct lg_key *key, uint32_t len4, uint32_t len6, char *buf, size_t len)
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, char *buf, size_t len)
 {
-	char addr[LG_IP_TEXT_LEN];
+	const struct lg_key_len *lens = key->form == LG_FORM_DESTINATION ? &shape->destination : &shape->source;
 	bool mapped = lg_addr_is_mapped(key->a);
-	uint32_t prefix_len = mapped ? len4 : len6, index;
+	uint32_t prefix_len = mapped ? lens->ipv4 : lens->ipv6, index;
+	char addr[LG_IP_TEXT_LEN];
 
 	if (key->form == LG_FORM_RULE) {
 		snprintf(buf, len, "*");

@@ -22,10 +22,69 @@ enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
 
 /* An address prefix; addr is IPv6 or mapped IPv4, bits below the prefix are 0. */
 struct lg_prefix {
-	bool set;
 	uint8_t family;		/* 4 or 6 */
 	uint8_t len;		/* as written: 0 .. 32 or 0 .. 128 */
 	uint8_t addr[16];
+};
+
+/*
+ * The prefixes of one end: what a rule says itself, or those of a named set; they belong to struct lg_rules. n 0: any address.
+ * An address lies in a prefix if its 128 bits do, IPv4 being ::ffff:0:0/96: so an IPv4 prefix also takes IPv4 addresses that are
+ * mapped into IPv6, whatever the family of the packet's header, and an IPv6 prefix takes packets with an IPv6 header alone.
+ */
+struct lg_prefix_list {
+	size_t n;
+	const struct lg_prefix *v;	/* sorted, none inside another */
+	char set_name[LG_NAME_LEN];	/* "": the rule says it itself */
+};
+
+/* Ranges of numbers, sorted, neither touching nor overlapping. */
+struct lg_ranges {
+	size_t n;
+	struct lg_port_range v[LG_PORT_RANGES_MAX];
+};
+
+#define LG_INTERFACE_NAMES_MAX 8 /* interfaces of one match */
+
+/* What a packet must be; all parts must hold, and one that is empty always does. */
+struct lg_match {
+	bool has_protocol;
+	uint8_t protocol;
+	struct lg_prefix_list source;
+	struct lg_prefix_list destination;
+	struct lg_ranges source_ports;	/* packets without ports, later fragments too, are in none */
+	struct lg_ranges destination_ports;
+	struct {
+		bool has;
+		uint16_t value;		/* behind the tags; 0: 802.3 with a length */
+	} ethertype;			/* frames that are no IP match only rules that have one */
+	struct lg_vlans {
+		bool untagged;		/* takes frames without this tag */
+		struct lg_ranges ids;	/* 0 .. 4095 */
+	} vlans, inner_vlans;		/* outer and inner tag; empty: neither untagged nor ids */
+	struct {
+		uint8_t mask;		/* 0: any; packets without a TCP header have no flags and do not match */
+		uint8_t value;
+	} tcp_flags;
+	struct lg_ranges icmp_types;	/* of type << 8 | code, in the family that the protocol, ICMP or ICMPv6, says */
+	uint8_t fragments;		/* bits by enum lg_fragment: 1 none, 2 first, 4 later; 0: any */
+	uint8_t directions;		/* 1 ingress, 2 egress; 0: any */
+	size_t n_interfaces;
+	char interfaces[LG_INTERFACE_NAMES_MAX][16];
+};
+
+/* Prefix lengths by family. */
+struct lg_key_len {
+	uint8_t ipv4;
+	uint8_t ipv6;
+};
+
+/* What has a bucket of its own. */
+struct lg_key_shape {
+	uint32_t form;		/* of the rule's keys: enum lg_key_form, LG_FORM_PRODUCT with its parts */
+	uint32_t parts;		/* enum lg_key_part; 0: one bucket for the rule */
+	struct lg_key_len source;	/* defaults 32 and 64 */
+	struct lg_key_len destination;
 };
 
 struct lg_rule_def {
@@ -33,19 +92,8 @@ struct lg_rule_def {
 	uint32_t line;		/* in the file, for complaints */
 	enum lg_scope scope;
 	enum lg_class class;
-	struct {
-		bool has_protocol;
-		uint8_t protocol;
-		struct lg_prefix source;
-		struct lg_prefix destination;
-		size_t n_ports;
-		struct lg_port_range ports[LG_PORT_RANGES_MAX];
-	} match;
-	struct {
-		enum lg_key_form form;	/* RULE, SOURCE or DESTINATION */
-		uint8_t len4;		/* prefix lengths by family: defaults 32 and 64 */
-		uint8_t len6;
-	} key;
+	struct lg_match match;
+	struct lg_key_shape key;
 	enum lg_unit unit;
 	enum lg_algorithm algorithm;
 	uint64_t limit_tok;	/* limit_tok per per_ns */
@@ -65,10 +113,21 @@ struct lg_rule_def {
 	} lease;
 };
 
-/* An owned array of rules, in file order. */
+/* A named set of prefixes. */
+struct lg_prefix_set {
+	char name[LG_NAME_LEN];
+	uint32_t line;
+	size_t n;
+	struct lg_prefix *v;
+};
+
+/* An owned array of rules, in file order, with the prefixes they point to. */
 struct lg_rules {
 	size_t n;
 	struct lg_rule_def *v;
+	struct lg_prefix *own;	/* two for each rule: what source and destination say themselves */
+	size_t n_sets;
+	struct lg_prefix_set *sets;
 };
 struct lg_rules *lg_rules_free(struct lg_rules *rules);
 LG_CLEANUP(struct lg_rules, lg_rules_free)
@@ -93,5 +152,8 @@ const char *lg_lease_owner_name(enum lg_lease_owner owner);
 /* "10000/1m", "80Mbit/1s"... as short as it can be said exactly. */
 void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len);
 
+/* The one family that a rule's prefixes leave: 4 or 6; 0: both. */
+uint8_t lg_match_family(const struct lg_match *match);
+
 /* Address of a key for people: "192.0.2.7", "2001:db8::/64" (len < full adds /len), "overflow 17", "*" for one bucket per rule. */
-void lg_key_format(const struct lg_key *key, uint32_t len4, uint32_t len6, char *buf, size_t len);
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, char *buf, size_t len);

@@ -22,6 +22,7 @@
 struct reader {
 	struct lg_field_at at[_LG_RF_N];
 	struct lg_rule_def *rule;
+	struct lg_prefix *own; /* room for what source and destination say */
 	struct lg_complaint *c;
 };
 
@@ -67,15 +68,16 @@ static int scope_read(struct reader *r)
 
 /* ---- match ---- */
 
-static int prefix_read(struct reader *r, enum lg_rules_field id, struct lg_prefix *ret)
+static int prefix_read(struct reader *r, enum lg_rules_field id, struct lg_prefix *own, struct lg_prefix_list *ret)
 {
 	struct lg_complaint why = { 0 };
 
 	if (!is_written(r, id))
 		return 0;
-	if (lg_prefix_parse(text_of(r, id), ret->addr, &ret->family, &ret->len, &why) < 0)
+	if (lg_prefix_parse(text_of(r, id), own->addr, &own->family, &own->len, &why) < 0)
 		return complain(r, id, "%s", why.text);
-	ret->set = true;
+	ret->n = 1;
+	ret->v = own;
 	return 0;
 }
 
@@ -139,24 +141,18 @@ static int ports_read(struct reader *r)
 		return complain(r, LG_RF_PORTS, "has %zu entries, but 1 to %d are possible", node->n,
 				LG_PORT_RANGES_MAX);
 	for (const struct lg_node *p = node->kind == LG_NODE_LIST ? node->child : node; p; p = p->next) {
-		err = port_range_read(r, p, &rule->match.ports[n++]);
+		err = port_range_read(r, p, &rule->match.destination_ports.v[n++]);
 		if (err < 0)
 			return err;
 		if (p == node)
 			break;
 	}
-	rule->match.n_ports = ranges_merge(rule->match.ports, n);
+	rule->match.destination_ports.n = ranges_merge(rule->match.destination_ports.v, n);
 	if (rule->match.has_protocol && rule->match.protocol != IPPROTO_TCP && rule->match.protocol != IPPROTO_UDP &&
 	    rule->match.protocol != IPPROTO_SCTP)
 		return complain(r, LG_RF_PORTS, "only tcp, udp and sctp have ports, but the protocol is %s",
 				text_of(r, LG_RF_PROTOCOL));
 	return 0;
-}
-
-/* The one family a rule can match, or 0. */
-static uint8_t family_of(const struct lg_rule_def *rule)
-{
-	return rule->match.source.set ? rule->match.source.family : rule->match.destination.family;
 }
 
 static int match_read(struct reader *r)
@@ -167,18 +163,18 @@ static int match_read(struct reader *r)
 
 	rule->match.has_protocol = is_written(r, LG_RF_PROTOCOL);
 	rule->match.protocol = (uint8_t)r->at[LG_RF_PROTOCOL].num;
-	err = prefix_read(r, LG_RF_SOURCE, &rule->match.source);
+	err = prefix_read(r, LG_RF_SOURCE, &r->own[0], &rule->match.source);
 	if (err == 0)
-		err = prefix_read(r, LG_RF_DESTINATION, &rule->match.destination);
+		err = prefix_read(r, LG_RF_DESTINATION, &r->own[1], &rule->match.destination);
 	if (err == 0)
 		err = ports_read(r);
 	if (err < 0)
 		return err;
 
-	family = family_of(rule);
-	if (rule->match.source.set && rule->match.destination.set && rule->match.destination.family != family)
-		return complain(r, LG_RF_DESTINATION, "IPv%u, but the source is IPv%u: no packet is both",
-				rule->match.destination.family, family);
+	if (rule->match.source.n && rule->match.destination.n && r->own[0].family != r->own[1].family)
+		return complain(r, LG_RF_DESTINATION, "IPv%u, but the source is IPv%u: no packet is both", r->own[1].family,
+				r->own[0].family);
+	family = lg_match_family(&rule->match);
 	wrong_family = rule->match.protocol == IPPROTO_ICMP ? 6 : rule->match.protocol == IPPROTO_ICMPV6 ? 4 : 0;
 	if (rule->match.has_protocol && wrong_family && family == wrong_family)
 		return complain(r, LG_RF_PROTOCOL, "%s does not occur in IPv%u: write %s", text_of(r, LG_RF_PROTOCOL),
@@ -189,22 +185,22 @@ static int match_read(struct reader *r)
 /* ---- key ---- */
 
 /* One length for both families to share: the family pinned by the match has it, else it is IPv4's where it fits. */
-static int key_length_read(struct reader *r, enum lg_rules_field id)
+static int key_length_read(struct reader *r, enum lg_rules_field id, struct lg_key_len *ret)
 {
-	uint8_t len = (uint8_t)r->at[id].num, family = family_of(r->rule);
+	uint8_t len = (uint8_t)r->at[id].num, family = lg_match_family(&r->rule->match);
 
 	if (family == 4 && len > 32)
 		return complain(r, id, "%u is too long: the rule matches IPv4 only, which has 32 bits", len);
 	if (family == 6 || (family == 0 && len > 32))
-		r->rule->key.len6 = len;
+		ret->ipv6 = len;
 	else
-		r->rule->key.len4 = len;
+		ret->ipv4 = len;
 	return 0;
 }
 
-static int key_lengths_read(struct reader *r, enum lg_rules_field id, enum lg_rules_field id4, enum lg_rules_field id6)
+static int key_lengths_check(struct reader *r, enum lg_rules_field id, enum lg_rules_field id4, enum lg_rules_field id6)
 {
-	uint8_t family = family_of(r->rule);
+	uint8_t family = lg_match_family(&r->rule->match);
 
 	if (!is_written(r, id4) && !is_written(r, id6))
 		return complain(r, id, "says no length: write ipv4, ipv6 or both");
@@ -212,35 +208,39 @@ static int key_lengths_read(struct reader *r, enum lg_rules_field id, enum lg_ru
 		return complain(r, id4, "has no effect: the rule matches IPv6 only");
 	if (family == 4 && is_written(r, id6))
 		return complain(r, id6, "has no effect: the rule matches IPv4 only");
-	r->rule->key.len4 = (uint8_t)r->at[id4].num;
-	r->rule->key.len6 = (uint8_t)r->at[id6].num;
 	return 0;
+}
+
+static int key_end_read(struct reader *r, enum lg_rules_field id, enum lg_rules_field id4, enum lg_rules_field id6,
+			struct lg_key_len *ret)
+{
+	ret->ipv4 = (uint8_t)r->at[id4].num;
+	ret->ipv6 = (uint8_t)r->at[id6].num;
+	if (!is_written(r, id))
+		return 0;
+	return r->at[id].node->kind == LG_NODE_MAP ? key_lengths_check(r, id, id4, id6) : key_length_read(r, id, ret);
 }
 
 static int key_read(struct reader *r)
 {
-	struct lg_rule_def *rule = r->rule;
 	bool by_source = is_written(r, LG_RF_KEY_SOURCE), by_destination = is_written(r, LG_RF_KEY_DESTINATION);
-	enum lg_rules_field id = by_source ? LG_RF_KEY_SOURCE : LG_RF_KEY_DESTINATION;
-	enum lg_rules_field id4 = by_source ? LG_RF_KEY_SOURCE_4 : LG_RF_KEY_DESTINATION_4;
-	enum lg_rules_field id6 = by_source ? LG_RF_KEY_SOURCE_6 : LG_RF_KEY_DESTINATION_6;
+	struct lg_key_shape *key = &r->rule->key;
+	int err;
 
-	rule->key.form = LG_FORM_RULE;
-	rule->key.len4 = (uint8_t)r->at[LG_RF_KEY_SOURCE_4].num;
-	rule->key.len6 = (uint8_t)r->at[LG_RF_KEY_SOURCE_6].num;
-	if (!is_written(r, LG_RF_KEY))
-		return 0;
+	key->form = LG_FORM_RULE;
+	err = key_end_read(r, LG_RF_KEY_SOURCE, LG_RF_KEY_SOURCE_4, LG_RF_KEY_SOURCE_6, &key->source);
+	if (err == 0)
+		err = key_end_read(r, LG_RF_KEY_DESTINATION, LG_RF_KEY_DESTINATION_4, LG_RF_KEY_DESTINATION_6, &key->destination);
+	if (err < 0 || !is_written(r, LG_RF_KEY))
+		return err;
 	if (by_source && by_destination)
 		return complain(r, LG_RF_KEY, "source and destination together are not supported yet by this version");
 	if (!by_source && !by_destination)
 		return complain(r, LG_RF_KEY,
 				"names no part: write source or destination, or leave key out for one bucket");
-	rule->key.form = by_source ? LG_FORM_SOURCE : LG_FORM_DESTINATION;
-	rule->key.len4 = (uint8_t)r->at[id4].num;
-	rule->key.len6 = (uint8_t)r->at[id6].num;
-	if (r->at[id].node->kind == LG_NODE_MAP)
-		return key_lengths_read(r, id, id4, id6);
-	return key_length_read(r, id);
+	key->form = by_source ? LG_FORM_SOURCE : LG_FORM_DESTINATION;
+	key->parts = by_source ? LG_KEY_SOURCE : LG_KEY_DESTINATION;
+	return 0;
 }
 
 /* ---- limit ---- */
@@ -343,9 +343,9 @@ static int lease_read(struct reader *r)
 	return cold_start_read(r);
 }
 
-static int rule_read(const struct lg_node *node, struct lg_rule_def *rule, struct lg_complaint *c)
+static int rule_read(const struct lg_node *node, struct lg_rule_def *rule, struct lg_prefix *own, struct lg_complaint *c)
 {
-	struct reader r = { .rule = rule, .c = c };
+	struct reader r = { .rule = rule, .own = own, .c = c };
 	int err;
 
 	if (node->kind != LG_NODE_MAP)
@@ -401,10 +401,12 @@ static int tree_read(const struct lg_tree *tree, struct lg_rules **ret_rules, st
 	if (r < 0)
 		return r;
 	rules->v = calloc(at[LG_RF_RULES].node->n + 1, sizeof(*rules->v));
-	if (!rules->v)
+	rules->own = calloc(at[LG_RF_RULES].node->n + 1, 2 * sizeof(*rules->own));
+	if (!rules->v || !rules->own)
 		return -ENOMEM;
 	for (const struct lg_node *node = at[LG_RF_RULES].node->child; node; node = node->next) {
-		r = rule_read(node, &rules->v[rules->n++], c);
+		r = rule_read(node, &rules->v[rules->n], &rules->own[2 * rules->n], c);
+		rules->n++;
 		if (r == 0)
 			r = duplicate_check(rules, node, c);
 		if (r < 0)

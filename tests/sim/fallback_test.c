@@ -41,7 +41,7 @@ static void run(enum lg_algorithm algorithm, enum lg_lease_kind kind, enum sim_f
 {
 	struct lg_rule_def rule = { .name = "r", .scope = LG_SCOPE_GLOBAL, .class = LG_CLASS_LEASE, .algorithm = algorithm, .limit_tok = LIMIT,
 				    .per_ns = PER_S * S, .burst_tok = LIMIT, .fallback = LG_FALLBACK_SHARE, .lease.kind = kind,
-				    .key.len4 = 32, .key.len6 = 128 };
+				    .key.source = { 32, 128 } };
 	struct sim_config c = {
 		.n_regions = REGIONS, .hosts_per_region = HOSTS, .rtt_ns = { 1 * MS, 100 * MS, 150 * MS }, .host_rtt_ns = 500000,
 		.clock_ppm = 200, .seed = seed, .load = LOAD, .rate = rate, .rate_max = LOAD * LIMIT / PER_S, .batch = 1, .cost_max_tok = 1,

@@ -60,7 +60,7 @@ static struct lg_pkt packet(const char *source, const char *destination, uint8_t
 	put_address((uint8_t *)&pkt.source, source);
 	put_address((uint8_t *)&pkt.destination, destination);
 	pkt.has_port = port >= 0;
-	pkt.port = port >= 0 ? (uint16_t)port : 0;
+	pkt.destination_port = port >= 0 ? (uint16_t)port : 0;
 	return pkt;
 }
 
@@ -233,7 +233,7 @@ static bool plainly_matches(const struct lg_rule *rule, const struct lg_pkt *pkt
 			return false;
 	}
 	for (int i = 0; i < rule->n_ports; i++)
-		in_range |= pkt->has_port && pkt->port >= rule->ports[i].lo && pkt->port <= rule->ports[i].hi;
+		in_range |= pkt->has_port && pkt->destination_port >= rule->ports[i].lo && pkt->destination_port <= rule->ports[i].hi;
 	return in_range && rule->flags & pkt->family && (!(rule->flags & LG_RULE_PROTOCOL) || rule->protocol == pkt->protocol);
 }
 

@@ -419,7 +419,7 @@ static void each_frame_is_read_as_what_it_is(void **state)
 		assert_int_equal(parse(&p, &pkt), rows[i].class);
 		assert_int_equal(pkt.family, rows[i].family);
 		assert_int_equal(pkt.protocol, rows[i].protocol);
-		assert_int_equal(pkt.has_port ? pkt.port : -1, rows[i].port);
+		assert_int_equal(pkt.has_port ? pkt.destination_port : -1, rows[i].port);
 		assert_int_equal(pkt.l4_off, rows[i].l4_off);
 		assert_int_equal(pkt.bytes, p.len);
 		assert_int_equal(pkt.packets, 1);
@@ -487,7 +487,7 @@ static void a_capture_that_keeps_the_headers_is_enough(void **state)
 	f.len_bytes = p.len;
 	assert_int_equal(lg_parse(&f, &pkt), LG_CLASS_IP);
 	lg_measure(&f, &pkt);
-	assert_int_equal(pkt.port, 53);
+	assert_int_equal(pkt.destination_port, 53);
 	assert_int_equal(pkt.bytes, p.len);
 }
 
@@ -542,7 +542,7 @@ static void a_tag_held_apart_counts_as_one_in_the_frame(void **state)
 	assert_int_equal(lg_parse(&f, &b), LG_CLASS_IP);
 	lg_measure(&f, &b);
 	assert_int_equal(a.bytes, b.bytes);
-	assert_int_equal(a.port, b.port);
+	assert_int_equal(a.destination_port, b.destination_port);
 	assert_memory_equal(&a.source, &b.source, sizeof(a.source));
 
 	build_three_tags(&whole);

@@ -23,8 +23,8 @@ struct world {
 static void rule_make(struct lg_server_rule *rule, const char *name, uint8_t len4)
 {
 	snprintf(rule->def.name, sizeof(rule->def.name), "%s", name);
-	rule->def.key.len4 = len4;
-	rule->def.key.len6 = 64;
+	rule->def.key.source.ipv4 = len4;
+	rule->def.key.source.ipv6 = 64;
 	rule->live = true;
 }
 

@@ -612,28 +612,28 @@ static uint64_t random_next(uint64_t *seed)
 }
 
 /* Tiny spaces, so that every packet can be tried: addresses 10.0.0.0 to .7, protocols udp, tcp and 47, ports 0 to 3. */
-static void random_rule(uint64_t *seed, struct lg_rule_def *rule)
+static void random_rule(uint64_t *seed, struct lg_rule_def *rule, struct lg_prefix own[2])
 {
 	static const uint8_t protocols[] = { 17, 6, 47 };
-	struct lg_prefix *sides[] = { &rule->match.source, &rule->match.destination };
+	struct lg_prefix_list *sides[] = { &rule->match.source, &rule->match.destination };
+	struct lg_ranges *ports = &rule->match.destination_ports;
 
 	memset(rule, 0, sizeof(*rule));
 	for (size_t i = 0; i < 2; i++) {
 		if (random_next(seed) % 3 == 0)
 			continue;
-		*sides[i] =
-			(struct lg_prefix){ true,
-					    4,
-					    (uint8_t)(29 + random_next(seed) % 4),
-					    { [10] = 0xff, [11] = 0xff, 10, 0, 0, (uint8_t)(random_next(seed) % 8) } };
-		lg_addr_mask(sides[i]->addr, 96u + sides[i]->len);
+		own[i] = (struct lg_prefix){ 4,
+					     (uint8_t)(29 + random_next(seed) % 4),
+					     { [10] = 0xff, [11] = 0xff, 10, 0, 0, (uint8_t)(random_next(seed) % 8) } };
+		lg_addr_mask(own[i].addr, 96u + own[i].len);
+		*sides[i] = (struct lg_prefix_list){ .n = 1, .v = &own[i] };
 	}
 	rule->match.has_protocol = random_next(seed) % 2;
 	rule->match.protocol = rule->match.has_protocol ? protocols[random_next(seed) % 3] : 0;
 	if (random_next(seed) % 2 && rule->match.protocol != 47) {
-		rule->match.n_ports = 1;
-		rule->match.ports[0].lo = (uint16_t)(random_next(seed) % 4);
-		rule->match.ports[0].hi = (uint16_t)(rule->match.ports[0].lo + random_next(seed) % 3);
+		ports->n = 1;
+		ports->v[0].lo = (uint16_t)(random_next(seed) % 4);
+		ports->v[0].hi = (uint16_t)(ports->v[0].lo + random_next(seed) % 3);
 	}
 }
 
@@ -641,16 +641,16 @@ static bool packet_matches(const struct lg_rule_def *rule, unsigned int src, uns
 			   unsigned int port)
 {
 	unsigned int ends[] = { src, dst };
-	const struct lg_prefix *sides[] = { &rule->match.source, &rule->match.destination };
+	const struct lg_prefix *sides[] = { rule->match.source.v, rule->match.destination.v };
+	const struct lg_ranges *ports = &rule->match.destination_ports;
 
 	for (size_t i = 0; i < 2; i++)
-		if (sides[i]->set &&
+		if (sides[i] &&
 		    ends[i] >> (32 - sides[i]->len) != (unsigned int)sides[i]->addr[15] >> (32 - sides[i]->len))
 			return false;
 	if (rule->match.has_protocol && rule->match.protocol != protocol)
 		return false;
-	return !rule->match.n_ports ||
-	       (protocol != 47 && rule->match.ports[0].lo <= port && port <= rule->match.ports[0].hi);
+	return !ports->n || (protocol != 47 && ports->v[0].lo <= port && port <= ports->v[0].hi);
 }
 
 static unsigned int most_matches(const struct lg_rules *rules)
@@ -676,12 +676,13 @@ static void the_search_agrees_with_trying_every_packet(void **state)
 	(void)state;
 	for (int round = 0; round < 300; round++) {
 		struct lg_rule_def defs[20];
+		struct lg_prefix own[20][2];
 		struct lg_rules rules = { .n = 1 + random_next(&seed) % N_ELEMS(defs), .v = defs };
 		struct lg_overlap overlap;
 		unsigned int most;
 
 		for (size_t i = 0; i < rules.n; i++)
-			random_rule(&seed, &defs[i]);
+			random_rule(&seed, &defs[i], own[i]);
 		most = most_matches(&rules);
 		assert_int_equal(lg_overlap_find(&rules, most, &overlap), 0);
 		if (most == 0)
@@ -703,17 +704,21 @@ static void the_worst_set_is_searched_in_a_moment(void **state)
 {
 	struct lg_rule_def defs[LG_RULES_MAX] = { 0 };
 	struct lg_rules rules = { .n = LG_RULES_MAX, .v = defs };
+	static struct lg_prefix own[LG_RULES_MAX][2];
 	struct lg_overlap overlap;
 
 	(void)state;
 	/* Every address and protocol has many rules, and only ports tell them apart: nothing is cut off early. */
 	for (size_t i = 0; i < LG_RULES_MAX; i++) {
-		defs[i].match.source = (struct lg_prefix){ true, 4, (uint8_t)(i / 2), { [10] = 0xff, [11] = 0xff } };
-		defs[i].match.destination =
-			(struct lg_prefix){ true, 4, (uint8_t)(31 - i / 2), { [10] = 0xff, [11] = 0xff } };
-		defs[i].match.n_ports = LG_PORT_RANGES_MAX;
+		struct lg_ranges *ports = &defs[i].match.destination_ports;
+
+		own[i][0] = (struct lg_prefix){ 4, (uint8_t)(i / 2), { [10] = 0xff, [11] = 0xff } };
+		own[i][1] = (struct lg_prefix){ 4, (uint8_t)(31 - i / 2), { [10] = 0xff, [11] = 0xff } };
+		defs[i].match.source = (struct lg_prefix_list){ .n = 1, .v = &own[i][0] };
+		defs[i].match.destination = (struct lg_prefix_list){ .n = 1, .v = &own[i][1] };
+		ports->n = LG_PORT_RANGES_MAX;
 		for (size_t p = 0; p < LG_PORT_RANGES_MAX; p++)
-			defs[i].match.ports[p].lo = defs[i].match.ports[p].hi = (uint16_t)(i * LG_PORT_RANGES_MAX + p);
+			ports->v[p].lo = ports->v[p].hi = (uint16_t)(i * LG_PORT_RANGES_MAX + p);
 	}
 	assert_int_equal(lg_overlap_find(&rules, LG_MATCHES_MAX, &overlap), 0);
 	assert_int_equal(lg_overlap_find(&rules, 1, &overlap), 0);

@@ -93,20 +93,20 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rule->class, LG_CLASS_STRICT);
 	assert_true(rule->match.has_protocol);
 	assert_int_equal(rule->match.protocol, 17);
-	assert_int_equal(rule->match.n_ports, 2);
-	assert_int_equal(rule->match.ports[0].lo, 53);
-	assert_int_equal(rule->match.ports[0].hi, 53);
-	assert_int_equal(rule->match.ports[1].lo, 8000);
-	assert_int_equal(rule->match.ports[1].hi, 8099);
-	assert_true(rule->match.source.set);
-	assert_int_equal(rule->match.source.family, 4);
-	assert_int_equal(rule->match.source.len, 24);
-	assert_memory_equal(rule->match.source.addr, source, 16);
-	assert_true(rule->match.destination.set);
-	assert_memory_equal(rule->match.destination.addr, destination, 16);
+	assert_int_equal(rule->match.destination_ports.n, 2);
+	assert_int_equal(rule->match.destination_ports.v[0].lo, 53);
+	assert_int_equal(rule->match.destination_ports.v[0].hi, 53);
+	assert_int_equal(rule->match.destination_ports.v[1].lo, 8000);
+	assert_int_equal(rule->match.destination_ports.v[1].hi, 8099);
+	assert_int_equal(rule->match.source.n, 1);
+	assert_int_equal(rule->match.source.v->family, 4);
+	assert_int_equal(rule->match.source.v->len, 24);
+	assert_memory_equal(rule->match.source.v->addr, source, 16);
+	assert_int_equal(rule->match.destination.n, 1);
+	assert_memory_equal(rule->match.destination.v->addr, destination, 16);
 	assert_int_equal(rule->key.form, LG_FORM_SOURCE);
-	assert_int_equal(rule->key.len4, 24);
-	assert_int_equal(rule->key.len6, 64);
+	assert_int_equal(rule->key.source.ipv4, 24);
+	assert_int_equal(rule->key.source.ipv6, 64);
 	assert_int_equal(rule->unit, LG_UNIT_BYTES);
 	assert_int_equal(rule->algorithm, LG_TOKEN_BUCKET);
 	assert_int_equal(rule->limit_tok, 10000000);
@@ -125,8 +125,8 @@ static void every_key_arrives_in_the_model(void **state)
 	rule = &rules->v[1];
 	assert_int_equal(rule->line, 27);
 	assert_int_equal(rule->key.form, LG_FORM_DESTINATION);
-	assert_int_equal(rule->key.len4, 32);
-	assert_int_equal(rule->key.len6, 56);
+	assert_int_equal(rule->key.destination.ipv4, 32);
+	assert_int_equal(rule->key.destination.ipv6, 56);
 }
 
 static void a_class_is_a_preset_and_what_is_written_takes_its_place(void **state)
@@ -200,9 +200,9 @@ static void a_rule_of_name_and_limit_has_the_documented_defaults(void **state)
 	assert_int_equal(rule->scope, LG_SCOPE_HOST);
 	assert_int_equal(rule->class, LG_CLASS_LOCAL);
 	assert_false(rule->match.has_protocol);
-	assert_int_equal(rule->match.n_ports, 0);
-	assert_false(rule->match.source.set);
-	assert_false(rule->match.destination.set);
+	assert_int_equal(rule->match.destination_ports.n, 0);
+	assert_int_equal(rule->match.source.n, 0);
+	assert_int_equal(rule->match.destination.n, 0);
 	assert_int_equal(rule->key.form, LG_FORM_RULE);
 	assert_int_equal(rule->unit, LG_UNIT_PACKETS);
 	assert_int_equal(rule->algorithm, LG_TOKEN_BUCKET);
@@ -273,13 +273,15 @@ static void one_key_length_is_that_of_the_family_it_fits(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+		const struct lg_key_len *lens;
 		char text[256];
 
 		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, %s}\n", rows[i].keys);
 		rules = parse(text);
 		assert_int_equal(rules->v[0].key.form, rows[i].form);
-		assert_int_equal(rules->v[0].key.len4, rows[i].len4);
-		assert_int_equal(rules->v[0].key.len6, rows[i].len6);
+		lens = rows[i].form == LG_FORM_SOURCE ? &rules->v[0].key.source : &rules->v[0].key.destination;
+		assert_int_equal(lens->ipv4, rows[i].len4);
+		assert_int_equal(lens->ipv6, rows[i].len6);
 	}
 }
 
@@ -313,8 +315,8 @@ static void ports_become_sorted_ranges(void **state)
 		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, match: {destination_port: %s}}\n",
 			 rows[i].ports);
 		rules = parse(text);
-		assert_int_equal(rules->v[0].match.n_ports, rows[i].n);
-		assert_memory_equal(rules->v[0].match.ports, rows[i].v, rows[i].n * sizeof(rows[i].v[0]));
+		assert_int_equal(rules->v[0].match.destination_ports.n, rows[i].n);
+		assert_memory_equal(rules->v[0].match.destination_ports.v, rows[i].v, rows[i].n * sizeof(rows[i].v[0]));
 	}
 }
 
