@@ -47,13 +47,9 @@ int bench_drop(struct xdp_md *ctx)
 SEC("xdp.frags")
 int bench_parse(struct xdp_md *ctx)
 {
-	struct lg_frame f;
-	struct lg_pkt pkt;
+	struct lg_pkt pkt = {};
 
-	if (bench_step(ctx))
-		return XDP_ABORTED;
-	f = lg_frame_of_xdp(ctx);
-	if (lg_read_frame(&f, &pkt) != LG_CLASS_IP)
+	if (bench_step(ctx) || lg_read_xdp(ctx, &pkt) != LG_CLASS_IP)
 		return XDP_ABORTED;
 	return (pkt.source.w[1] ^ pkt.destination.w[1] ^ pkt.source.w[0] ^ pkt.destination.w[0] ^ pkt.destination_port ^ pkt.bytes ^
 		pkt.protocol ^ pkt.family ^ pkt.has_port) == 0x1234567

@@ -33,19 +33,42 @@ static __always_inline bool lg_is_bypassed(void)
 	return until_ns && (until_ns == ~0ull || lg_clock(true) < until_ns);
 }
 
+/*
+ * Frames are read in functions of their own: what the verifier learns on the many ways through a frame ends with them, and
+ * what follows is walked once. First by direct reads alone; what these cannot do is read again by copies.
+ */
 static __always_inline enum lg_class lg_read_frame(const struct lg_frame *f, struct lg_pkt *pkt)
 {
-	enum lg_class class = lg_parse(f, pkt);
+	enum lg_class class = lg_parse_into(f, pkt);
 
 	return lg_measure(f, pkt) ? class : LG_CLASS_RETRY;
 }
 
-/* Frames that direct reads cannot parse. Functions of their own, as the verifier would walk all that follows once per way here. */
+static __always_inline enum lg_class lg_reread_frame(struct lg_frame *f, struct lg_pkt *pkt)
+{
+	f->is_fast = false;
+	__builtin_memset(pkt, 0, sizeof(*pkt));
+	return lg_read_frame(f, pkt);
+}
+
+__noinline int lg_read_xdp(struct xdp_md *ctx, struct lg_pkt *pkt)
+{
+	struct lg_frame f = lg_frame_of_xdp(ctx);
+
+	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+}
+
 __noinline int lg_reread_xdp(struct xdp_md *ctx, struct lg_pkt *pkt)
 {
 	struct lg_frame f = lg_frame_of_xdp(ctx);
 
-	f.is_fast = false;
+	return pkt ? lg_reread_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+}
+
+__noinline int lg_read_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
+{
+	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS);
+
 	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
@@ -53,35 +76,20 @@ __noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 {
 	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS);
 
-	f.is_fast = false;
-	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+	return pkt ? lg_reread_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
-static __always_inline enum lg_class lg_reread(const struct lg_frame *f, struct lg_pkt *pkt)
-{
-	enum lg_class class;
-
-	class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
-	/* As if they had been written here, like those of the other way. */
-	lg_write(pkt->source.w[0], lg_read(pkt->source.w[0]));
-	lg_write(pkt->source.w[1], lg_read(pkt->source.w[1]));
-	lg_write(pkt->destination.w[0], lg_read(pkt->destination.w[0]));
-	lg_write(pkt->destination.w[1], lg_read(pkt->destination.w[1]));
-	return class;
-}
-
-/* What is left of a frame from here on, as something the verifier knows nothing about: one path instead of one per kind of frame. */
-static __always_inline void lg_visit_forget(struct lg_visit *visit)
+static __always_inline enum lg_class lg_read_any(const struct lg_frame *f, struct lg_visit *visit)
 {
 	struct lg_pkt *pkt = &visit->pkt;
+	enum lg_class class;
 
-	pkt->packets = lg_forget(pkt->packets);
-	pkt->family = lg_forget(pkt->family);
-	pkt->destination_port = lg_forget(pkt->destination_port);
-	pkt->protocol = lg_forget(pkt->protocol);
-	pkt->has_port = lg_forget(pkt->has_port);
-	visit->clock_ns[0] = lg_forget(0);
-	visit->clock_ns[1] = lg_forget(0);
+	__builtin_memset(pkt, 0, sizeof(*pkt));
+	class = f->hook == LG_HOOK_XDP ? lg_read_xdp(f->ctx, pkt) : lg_read_tc(f->ctx, pkt);
+	if (class == LG_CLASS_RETRY)
+		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
+	pkt->direction = f->hook == LG_HOOK_TC_EGRESS;
+	return class;
 }
 
 /* Everything from bytes to verdict, without the count. */
@@ -91,10 +99,9 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 	enum lg_class class;
 	__u32 zero = 0;
 
-	class = lg_read_frame(f, &visit->pkt);
-	if (class == LG_CLASS_RETRY)
-		class = lg_reread(f, &visit->pkt);
-	lg_visit_forget(visit);
+	class = lg_read_any(f, visit);
+	visit->clock_ns[0] = lg_forget(0);
+	visit->clock_ns[1] = lg_forget(0);
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (lg_is_bypassed() || !ctl)
 		return LG_PASS_BYPASS;

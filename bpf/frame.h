@@ -41,19 +41,13 @@ static __always_inline __u32 lg_forget(__u32 x)
 	return *half ^ LG_NOT_ZERO;
 }
 
-/* The same for 64 bits, as far as kernels without lg_forget()'s word go: up to 6.16 a negation makes a value unknown. */
-static __always_inline __u64 lg_blur(__u64 x)
-{
-	x = -x;
-	lg_opaque(x);
-	return -x;
-}
-
 struct lg_frame {
 	const __u8 *data; /* Ethernet header */
 	const __u8 *end;  /* end of what can be read directly */
 	__u32 len_bytes;  /* the whole frame, without FCS and without a tag the kernel holds apart */
 	__u32 n_tags;     /* VLAN tags the kernel holds apart (TC): 0 or 1; they precede those in the frame */
+	__u32 tci;        /* of the tag held apart: priority bits and id */
+	__u32 ifindex;    /* of the interface the hook is on */
 	__u32 gso_segs;   /* superframe (TC): packets in it, 0 unknown */
 	__u32 gso_size;   /* superframe: payload of each packet; 0: no superframe */
 	void *ctx;        /* kernel only */
@@ -68,6 +62,7 @@ static __always_inline struct lg_frame lg_frame_of_xdp(struct xdp_md *ctx)
 		.data = (const __u8 *)(long)ctx->data,
 		.end = (const __u8 *)(long)ctx->data_end,
 		.len_bytes = bpf_xdp_get_buff_len(ctx),
+		.ifindex = ctx->ingress_ifindex,
 		.ctx = ctx,
 		.hook = LG_HOOK_XDP,
 		.is_fast = 1,
@@ -81,6 +76,8 @@ static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __
 		.end = (const __u8 *)(long)skb->data_end,
 		.len_bytes = skb->len,
 		.n_tags = !!skb->vlan_present,
+		.tci = skb->vlan_tci,
+		.ifindex = skb->ifindex,
 		.gso_segs = skb->gso_segs,
 		.gso_size = skb->gso_size,
 		.ctx = skb,

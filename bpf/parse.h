@@ -2,9 +2,9 @@
  *
  * Bytes to struct lg_pkt. Pure.
  *
- * What cannot be read is a class of its own, never a guess: ports are taken only from inside the IP packet (Ethernet
- * padding is no payload) and only where offset 0 of a TCP, UDP or SCTP header lies; a later fragment has none. The walk
- * is bounded: two VLAN tags, LG_IP6_EXT_MAX extension headers, and headers within LG_HEADERS_MAX_BYTES. Every length is
+ * What cannot be read is a class of its own, never a guess: ports, flags and types are taken only from inside the IP
+ * packet (Ethernet padding is no payload) and only where offset 0 of their header lies; a later fragment has none. The
+ * walk is bounded: two VLAN tags, LG_IP6_EXT_MAX extension headers, and headers within LG_HEADERS_MAX_BYTES. Every length is
  * compared with the frame before it is used.
  */
 #pragma once
@@ -17,12 +17,16 @@
 
 #define LG_HEADERS_MAX_BYTES 20000 /* eight extension headers of 2 KiB; the verifier wants offsets below 64 Ki */
 #define LG_IP_OFFSET_MASK 0x1fff
+#define LG_IP_MORE 0x2000
 #define LG_IP6_OFFSET_MASK 0xfff8
-#define LG_ND_FIRST 133 /* router solicitation */
-#define LG_ND_LAST 137  /* redirect */
+#define LG_IP6_MORE 0x0001
+#define LG_VLAN_ID_MASK 0x0fff
+#define LG_ETHERTYPE_MIN 0x600 /* below it the field is a length (802.3, LLC) */
 
 enum lg_ip_protocol {
 	LG_PROTO_HOPOPTS = 0,
+	LG_PROTO_ICMP = 1,
+	LG_PROTO_IGMP = 2,
 	LG_PROTO_TCP = 6,
 	LG_PROTO_UDP = 17,
 	LG_PROTO_ROUTING = 43,
@@ -33,9 +37,21 @@ enum lg_ip_protocol {
 	LG_PROTO_SCTP = 132,
 };
 
+/* Types and, behind them, codes that a limit must not touch unless a rule names them. */
+enum lg_icmp_kept {
+	LG_ICMP_UNREACHABLE = 3,
+	LG_ICMP_FRAG_NEEDED = 4,      /* code */
+	LG_ICMP6_TOO_BIG = 2,
+	LG_ICMP6_MLD_FIRST = 130,     /* listener query, report, done */
+	LG_ICMP6_MLD_LAST = 132,
+	LG_ICMP6_MLD2_REPORT = 143,
+	LG_ICMP6_ND_FIRST = 133,      /* router solicitation */
+	LG_ICMP6_ND_LAST = 137,       /* redirect */
+};
+
 enum lg_class {
 	LG_CLASS_IP,
-	LG_CLASS_EXEMPT, /* ARP, neighbour discovery: never limited, or the link dies */
+	LG_CLASS_EXEMPT, /* what keeps links and paths alive: limited only by rules that name it */
 	LG_CLASS_NOT_IP,
 	LG_CLASS_UNPARSABLE,
 	LG_CLASS_RETRY, /* of a fast frame only: it takes the other way to tell */
@@ -55,7 +71,7 @@ struct lg_pkt {
 	__u32 packets;      /* a superframe counts as its segments */
 	__u32 bytes;        /* on the wire, without FCS */
 	__u32 l4_off;       /* of the transport header; 0: there is none to be seen */
-	__u32 family;       /* of its header, the flag a rule needs to match: LG_RULE_IPV4 or LG_RULE_IPV6; 0: no IP */
+	__u32 family;       /* of its header, the flag a rule needs to match: LG_RULE_IPV4, _IPV6 or _NOT_IP; 0: not read */
 	__u32 ifindex;      /* of the interface the hook is on */
 	__u32 iface_class;  /* 1 .. 63: which of the interfaces that rules name; 0: none of them */
 	__u16 destination_port; /* host order, as all numbers here */
@@ -101,6 +117,20 @@ struct lg_ports {
 	__be16 destination;
 };
 
+/* The first part of a TCP header, up to the flags. */
+struct lg_tcp {
+	struct lg_ports ports;
+	__be16 seq[2];
+	__be16 ack[2];
+	__u8 data_off;
+	__u8 flags;
+};
+
+struct lg_icmp {
+	__u8 type;
+	__u8 code;
+};
+
 /*
  * Extension headers by protocol number: 0 none, else 1 + the bytes one unit of the length field stands for. A table and
  * no switch, so that the verifier walks one path through the chain and not four to the power of eight.
@@ -124,21 +154,61 @@ static __always_inline enum lg_class lg_no_bytes(const struct lg_frame *f)
 	return f->is_fast ? LG_CLASS_RETRY : LG_CLASS_UNPARSABLE;
 }
 
-/* The port of a header at l4_off, which must lie before @end. */
+static __always_inline void lg_ports_set(struct lg_pkt *pkt, const struct lg_ports *ports)
+{
+	pkt->source_port = bpf_ntohs(ports->source);
+	pkt->destination_port = bpf_ntohs(ports->destination);
+	pkt->has_port = 1;
+}
+
+/* A header cut off before its flags would be TCP that no rule about flags sees: it is none at all. */
+static __always_inline enum lg_class lg_parse_tcp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+{
+	const struct lg_tcp *tcp;
+	struct lg_tcp buf;
+
+	tcp = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	if (!tcp)
+		return lg_no_bytes(f);
+	if (pkt->l4_off + sizeof(buf) > end)
+		return LG_CLASS_UNPARSABLE;
+	lg_ports_set(pkt, &tcp->ports);
+	pkt->tcp_flags = tcp->flags;
+	return LG_CLASS_IP;
+}
+
+/* What stands in a header at l4_off, which must lie before @end; ICMP is for the families to read. */
 static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
 {
 	const struct lg_ports *ports;
 	struct lg_ports buf;
 
-	if (pkt->protocol != LG_PROTO_TCP && pkt->protocol != LG_PROTO_UDP && pkt->protocol != LG_PROTO_SCTP)
+	if (pkt->protocol == LG_PROTO_TCP)
+		return lg_parse_tcp(f, end, pkt);
+	if (pkt->protocol != LG_PROTO_UDP && pkt->protocol != LG_PROTO_SCTP)
 		return LG_CLASS_IP;
 	ports = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
 	if (!ports)
 		return lg_no_bytes(f);
 	if (pkt->l4_off + sizeof(buf) > end)
 		return LG_CLASS_UNPARSABLE;
-	pkt->destination_port = bpf_ntohs(ports->destination);
-	pkt->has_port = 1;
+	lg_ports_set(pkt, ports);
+	return LG_CLASS_IP;
+}
+
+static __always_inline enum lg_class lg_parse_icmp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+{
+	const struct lg_icmp *icmp;
+	struct lg_icmp buf;
+
+	icmp = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	if (!icmp)
+		return lg_no_bytes(f);
+	if (pkt->l4_off + sizeof(buf) > end)
+		return LG_CLASS_UNPARSABLE;
+	pkt->icmp_type = icmp->type;
+	pkt->icmp_code = icmp->code;
+	pkt->has_icmp = 1;
 	return LG_CLASS_IP;
 }
 
@@ -157,12 +227,25 @@ static __always_inline __u32 lg_ip_len(__u32 field_bytes, __u32 rest_bytes)
 	return !field_bytes && rest_bytes > 0xffff ? rest_bytes : field_bytes;
 }
 
+/*
+ * Routers keep each other alive by link-local multicast, switches learn from IGMP who listens, and without "fragmentation
+ * needed" TCP hangs behind a narrow path. None of the multicast comes through a router, so nobody from afar gets through
+ * under its name.
+ */
+static __always_inline _Bool lg_is_kept4(__be32 destination, const struct lg_pkt *pkt)
+{
+	if ((destination & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000))
+		return pkt->protocol == LG_PROTO_IGMP || (destination & bpf_htonl(0xffffff00)) == bpf_htonl(0xe0000000);
+	return pkt->has_icmp && pkt->icmp_type == LG_ICMP_UNREACHABLE && pkt->icmp_code == LG_ICMP_FRAG_NEEDED;
+}
+
 static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
 {
 	__u32 header_bytes, total_bytes, rest_bytes;
+	enum lg_class class = LG_CLASS_IP;
 	const struct iphdr *ip;
+	__be32 destination;
 	struct iphdr buf;
-	_Bool is_later;
 
 	ip = lg_frame_at(f, off, sizeof(*ip), &buf);
 	if (!ip)
@@ -172,34 +255,53 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 	total_bytes = lg_ip_len(bpf_ntohs(ip->tot_len), rest_bytes);
 	if (ip->version != 4 || header_bytes < sizeof(*ip) || total_bytes < header_bytes || total_bytes > rest_bytes)
 		return LG_CLASS_UNPARSABLE;
-	pkt->source.w[0] = lg_blur(0);
-	pkt->source.w[1] = lg_blur(lg_mapped_word(ip->saddr));
-	pkt->destination.w[0] = lg_blur(0);
-	pkt->destination.w[1] = lg_blur(lg_mapped_word(ip->daddr));
+	destination = ip->daddr;
+	pkt->source.w[1] = lg_mapped_word(ip->saddr);
+	pkt->destination.w[1] = lg_mapped_word(destination);
+	pkt->source_is4 = 1;
+	pkt->destination_is4 = 1;
 	pkt->family = LG_RULE_IPV4;
 	pkt->protocol = ip->protocol;
-	is_later = ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK);
-	if (is_later)
-		return LG_CLASS_IP;
-	pkt->l4_off = off + header_bytes;
-	return lg_parse_l4(f, off + total_bytes, pkt);
+	if (ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK)) {
+		pkt->fragment = LG_FRAGMENT_LATER;
+	} else {
+		if (ip->frag_off & bpf_htons(LG_IP_MORE))
+			pkt->fragment = LG_FRAGMENT_FIRST;
+		pkt->l4_off = off + header_bytes;
+		class = pkt->protocol == LG_PROTO_ICMP ? lg_parse_icmp(f, off + total_bytes, pkt)
+						       : lg_parse_l4(f, off + total_bytes, pkt);
+	}
+	return class == LG_CLASS_IP && lg_is_kept4(destination, pkt) ? LG_CLASS_EXEMPT : class;
+}
+
+static __always_inline _Bool lg_addr_is4(const struct lg_addr *addr)
+{
+	return !addr->w[0] && !((addr->w[1] ^ lg_mapped_word(0)) & bpf_cpu_to_be64(~0ull << 32));
 }
 
 /*
  * Neighbour discovery lives or dies with the link: a limit must not touch it. Hop limit 255 proves that no router
- * forwarded it, and it is never fragmented (the caller looks), so nobody from afar gets through under its name.
+ * forwarded it, and it is never fragmented. Listener discovery comes from a link-local address or from none, which
+ * routers do not forward either. "Too big" is what TCP needs to learn of a narrow path.
  */
-static __always_inline enum lg_class lg_parse_icmp6(const struct lg_frame *f, __u32 end, const struct lg_pkt *pkt)
+static __always_inline _Bool lg_is_kept_icmp6(const struct lg_pkt *pkt, __u8 hop_limit, _Bool is_fragment)
 {
-	const __u8 *type;
-	__u8 buf;
+	__u8 type = pkt->icmp_type;
 
-	if (pkt->l4_off >= end)
-		return LG_CLASS_IP;
-	type = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
-	if (!type)
-		return lg_no_bytes(f);
-	return *type >= LG_ND_FIRST && *type <= LG_ND_LAST ? LG_CLASS_EXEMPT : LG_CLASS_IP;
+	if (type == LG_ICMP6_TOO_BIG)
+		return 1;
+	if (type >= LG_ICMP6_ND_FIRST && type <= LG_ICMP6_ND_LAST)
+		return hop_limit == 255 && !is_fragment;
+	if ((type < LG_ICMP6_MLD_FIRST || type > LG_ICMP6_MLD_LAST) && type != LG_ICMP6_MLD2_REPORT)
+		return 0;
+	return (pkt->source.w[0] & bpf_cpu_to_be64(0xffc0ull << 48)) == bpf_cpu_to_be64(0xfe80ull << 48) ||
+	       !(pkt->source.w[0] | pkt->source.w[1]);
+}
+
+/* Link-local multicast, ff02::/16. */
+static __always_inline _Bool lg_is_kept6(const struct lg_pkt *pkt)
+{
+	return (pkt->destination.w[0] & bpf_cpu_to_be64(0xffffull << 48)) == bpf_cpu_to_be64(0xff02ull << 48);
 }
 
 static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
@@ -212,6 +314,7 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 	const struct lg_ip6 *ip;
 	_Bool is_fragment = 0;
 	__u8 next, hop_limit;
+	enum lg_class class;
 	__u32 end, unit, i;
 
 	ip = lg_frame_at(f, off, sizeof(*ip), &buf.ip);
@@ -223,6 +326,8 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 	pkt->source.w[1] = ip->source[1];
 	pkt->destination.w[0] = ip->destination[0];
 	pkt->destination.w[1] = ip->destination[1];
+	pkt->source_is4 = lg_addr_is4(&pkt->source);
+	pkt->destination_is4 = lg_addr_is4(&pkt->destination);
 	pkt->family = LG_RULE_IPV6;
 	next = ip->next;
 	hop_limit = ip->hop_limit;
@@ -242,9 +347,12 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 			return LG_CLASS_UNPARSABLE;
 		if (next == LG_PROTO_FRAGMENT) {
 			is_fragment = 1;
+			if (ext->fragment & bpf_htons(LG_IP6_MORE))
+				pkt->fragment = LG_FRAGMENT_FIRST;
 			if (ext->fragment & bpf_htons(LG_IP6_OFFSET_MASK)) {
+				pkt->fragment = LG_FRAGMENT_LATER;
 				pkt->protocol = ext->next;
-				return LG_CLASS_IP;
+				return lg_is_kept6(pkt) ? LG_CLASS_EXEMPT : LG_CLASS_IP;
 			}
 		}
 		next = ext->next;
@@ -256,17 +364,48 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 		return LG_CLASS_UNPARSABLE;
 	pkt->protocol = next;
 	pkt->l4_off = off;
-	if (next == LG_PROTO_ICMPV6 && hop_limit == 255 && !is_fragment)
-		return lg_parse_icmp6(f, end, pkt);
-	return lg_parse_l4(f, end, pkt);
+	if (next != LG_PROTO_ICMPV6) {
+		class = lg_parse_l4(f, end, pkt);
+	} else {
+		class = lg_parse_icmp(f, end, pkt);
+		if (class == LG_CLASS_IP && lg_is_kept_icmp6(pkt, hop_limit, is_fragment))
+			return LG_CLASS_EXEMPT;
+	}
+	return class == LG_CLASS_IP && lg_is_kept6(pkt) ? LG_CLASS_EXEMPT : class;
+}
+
+/* One more tag: the first one is the outer, the second the inner. */
+static __always_inline void lg_tag_add(struct lg_pkt *pkt, __u16 tci)
+{
+	__u16 tag = 1 + (tci & LG_VLAN_ID_MASK);
+
+	if (pkt->vlan)
+		pkt->inner_vlan = tag;
+	else
+		pkt->vlan = tag;
+}
+
+/* What follows Ethernet header and tags. */
+static __always_inline enum lg_class lg_parse_l3(const struct lg_frame *f, __be16 proto, __u32 off, struct lg_pkt *pkt)
+{
+	if (bpf_ntohs(proto) >= LG_ETHERTYPE_MIN)
+		pkt->ethertype = bpf_ntohs(proto);
+	if (proto == bpf_htons(ETH_P_IP))
+		return lg_parse_ip4(f, off, pkt);
+	if (proto == bpf_htons(ETH_P_IPV6))
+		return lg_parse_ip6(f, off, pkt);
+	if (lg_is_vlan(proto))
+		return LG_CLASS_UNPARSABLE;
+	pkt->family = LG_RULE_NOT_IP;
+	return proto == bpf_htons(ETH_P_ARP) ? LG_CLASS_EXEMPT : LG_CLASS_NOT_IP;
 }
 
 /**
- * lg_parse() - what kind of frame it is and, for IP, whose
+ * lg_parse_into() - what kind of frame it is and, for IP, whose
  * @f:   a fast one answers LG_CLASS_RETRY where direct reads do not reach, and on extension headers
- * @pkt: all of it is set but packets and bytes (lg_measure); what the frame does not have is 0
+ * @pkt: all 0; what stands in the frame is set, but packets and bytes (lg_measure)
  */
-static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_into(const struct lg_frame *f, struct lg_pkt *pkt)
 {
 	union {
 		struct ethhdr eth;
@@ -277,7 +416,10 @@ static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct l
 	__u32 off = ETH_HLEN, i;
 	__be16 proto;
 
-	__builtin_memset(pkt, 0, sizeof(*pkt));
+	pkt->ifindex = f->ifindex;
+	pkt->direction = f->hook == LG_HOOK_TC_EGRESS;
+	if (f->n_tags)
+		lg_tag_add(pkt, f->tci);
 	eth = lg_frame_at(f, 0, sizeof(*eth), &buf.eth);
 	if (!eth)
 		return lg_no_bytes(f);
@@ -286,17 +428,17 @@ static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct l
 		vlan = lg_frame_at(f, off, sizeof(*vlan), &buf.vlan);
 		if (!vlan)
 			return lg_no_bytes(f);
+		lg_tag_add(pkt, bpf_ntohs(vlan->tci));
 		proto = vlan->proto;
 		off += sizeof(*vlan);
 	}
-	if (proto == bpf_htons(ETH_P_IP))
-		return lg_parse_ip4(f, off, pkt);
-	if (proto == bpf_htons(ETH_P_IPV6))
-		return lg_parse_ip6(f, off, pkt);
-	if (proto == bpf_htons(ETH_P_ARP))
-		return LG_CLASS_EXEMPT;
-	/* Below 0x600 the field is a length (802.3, LLC): not IP either. */
-	return lg_is_vlan(proto) ? LG_CLASS_UNPARSABLE : LG_CLASS_NOT_IP;
+	return lg_parse_l3(f, proto, off, pkt);
+}
+
+static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	__builtin_memset(pkt, 0, sizeof(*pkt));
+	return lg_parse_into(f, pkt);
 }
 
 /* All headers in front of the payload, as each segment of a superframe will carry them; 0: not read, the other way can tell. */

@@ -174,6 +174,7 @@ enum lg_rule_flags {
 	LG_RULE_IPV4 = 1 << 4,		/* matches IPv4 */
 	LG_RULE_IPV6 = 1 << 5,		/* matches IPv6 */
 	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
+	LG_RULE_NOT_IP = 1 << 7,	/* matches frames that are no IP */
 };
 
 enum lg_rule_algorithm { LG_RULE_TOKEN_BUCKET = 0, LG_RULE_FIXED_WINDOW = 1, LG_RULE_SLIDING_WINDOW = 2, LG_RULE_SLIDING_LOG = 3 };

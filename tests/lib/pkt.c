@@ -171,6 +171,21 @@ void lg_pkt_sctp(struct lg_pkt_buf *p, uint16_t source, uint16_t destination)
 	transport(p, 132, 12, source, destination);
 }
 
+void lg_pkt_icmp4(struct lg_pkt_buf *p, uint8_t type, uint8_t code)
+{
+	uint8_t *at;
+
+	lg_pkt_proto(p, 1);
+	at = append(p, 8);
+	at[0] = type;
+	at[1] = code;
+}
+
+void lg_pkt_tcp_flags(struct lg_pkt_buf *p, uint8_t flags)
+{
+	p->data[p->len - 7] = flags;
+}
+
 void lg_pkt_icmp6(struct lg_pkt_buf *p, uint8_t type)
 {
 	lg_pkt_proto(p, 58);

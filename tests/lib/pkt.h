@@ -42,7 +42,10 @@ void lg_pkt_ip6_fragment(struct lg_pkt_buf *p, uint16_t offset_bytes, bool has_m
 void lg_pkt_tcp(struct lg_pkt_buf *p, uint16_t source, uint16_t destination);
 void lg_pkt_udp(struct lg_pkt_buf *p, uint16_t source, uint16_t destination);
 void lg_pkt_sctp(struct lg_pkt_buf *p, uint16_t source, uint16_t destination);
+void lg_pkt_icmp4(struct lg_pkt_buf *p, uint8_t type, uint8_t code);
 void lg_pkt_icmp6(struct lg_pkt_buf *p, uint8_t type);
+/* Of the TCP header appended last, with nothing behind it yet. */
+void lg_pkt_tcp_flags(struct lg_pkt_buf *p, uint8_t flags);
 /* Only the number: what follows is payload. */
 void lg_pkt_proto(struct lg_pkt_buf *p, uint8_t proto);
 /* len bytes, counting up from first. */
