@@ -87,6 +87,14 @@ static json_t *messages_json(const struct lg_forecast_messages *m)
 	return json_pack("{s:f, s:f}", "reports_per_s", (double)m->reports_mps / 1e3, "pushes_per_s_above", (double)m->pushes_mps / 1e3);
 }
 
+/* What a key costs that is hardly used; null where all cost the same. */
+static json_t *quiet_json(const struct lg_forecast *f)
+{
+	if (!f->quiet_mtps)
+		return json_null();
+	return json_pack("{s:f, s:f}", "reports_per_s", (double)f->quiet.reports_mps / 1e3, "up_to_tok_per_s", (double)f->quiet_mtps / 1e3);
+}
+
 static json_t *prices_json(const struct lg_forecast *f)
 {
 	json_t *list = json_array();
@@ -100,10 +108,10 @@ static json_t *prices_json(const struct lg_forecast *f)
 
 static json_t *forecast_json(const struct lg_forecast *f)
 {
-	return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:I, s:I, s:o}", "rtt_ms", (double)f->terms.far_rtt_ns / LG_NS_PER_MS,
+	return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "rtt_ms", (double)f->terms.far_rtt_ns / LG_NS_PER_MS,
 			 "lambda_ms", (double)f->lambda_ns / LG_NS_PER_MS, "served_below_permille", (int)f->below_permille,
 			 "served_above_permille", (int)f->above_permille, "served_all_hosts_permille", (int)f->small_permille, "price",
-			 prices_json(f), "home", messages_json(&f->home), "hosts", messages_json(&f->region), "out_tok",
+			 prices_json(f), "home", messages_json(&f->home), "hosts", messages_json(&f->region), "quiet", quiet_json(f), "out_tok",
 			 (json_int_t)f->out_tok, "stranded_tok", (json_int_t)f->stranded_tok, "wider_factor",
 			 f->wider ? json_integer((json_int_t)f->price[f->wider].factor) : json_null());
 }
@@ -188,6 +196,20 @@ static void messages_print(const char *label, const char *who, const struct lg_f
 	printf("\n");
 }
 
+static void quiet_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
+{
+	char rate[LG_NUM_TEXT_LEN], who[TEXT_LEN];
+
+	if (!f->quiet_mtps)
+		return;
+	if (rule->unit == LG_UNIT_BYTES)
+		snprintf(who, sizeof(who), "of one of which no region spends over %s/s, to its home",
+			 tok_text(f->quiet_mtps / 1000, rule->unit, rate));
+	else
+		snprintf(who, sizeof(who), "of one of which no region spends over %s, to its home", rate_text(f->quiet_mtps, rate));
+	messages_print("", who, &f->quiet);
+}
+
 static void lent_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
 {
 	char out[LG_NUM_TEXT_LEN], most[LG_NUM_TEXT_LEN], ttl[LG_NUM_TEXT_LEN], grace[LG_NUM_TEXT_LEN];
@@ -237,6 +259,7 @@ static void forecast_print(const struct lg_rule_def *rule, const struct lg_forec
 	prices_print(f);
 	messages_print("messages", "of one busy key, regions to its home", &f->home);
 	messages_print("", "hosts to their regions", &f->region);
+	quiet_print(rule, f);
 	lent_print(rule, f);
 	settings_print(rule, f);
 	wider_print(f);

@@ -173,11 +173,11 @@ struct lg_sizes lg_sizes_of_host(const struct lg_terms *terms, uint64_t demand_m
 }
 
 struct lg_sizes lg_sizes_of_region(const struct lg_terms *terms, uint64_t demand_mtps, uint64_t host_want_tok, uint64_t peak_tok,
-				   uint64_t rtt_ns, uint64_t cap_tok)
+				   uint64_t rtt_ns, uint64_t cap_tok, uint64_t period_ns)
 {
 	uint64_t interval_ns = lg_demand_interval_ns(terms, 0) + terms->host_tick_ns;
 	double ask_s = seconds(terms->region_tick_ns + rtt_ns), retry_s = seconds(rtt_ns) + LOST_SPARE_S;
-	double rate = (double)demand_mtps / 1000, period_tok = rate * seconds(terms->region_period_ns);
+	double rate = (double)demand_mtps / 1000, period_tok = rate * seconds(period_ns);
 	double burst = burst_tok(terms, peak_tok, rate, interval_ns), low, target;
 
 	if (!demand_mtps)

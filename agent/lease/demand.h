@@ -46,6 +46,6 @@ struct lg_sizes {
 };
 /* cap_tok: the most it may hold as its lessor says, 0 not known. */
 struct lg_sizes lg_sizes_of_host(const struct lg_terms *terms, uint64_t demand_mtps, uint64_t peak_tok, uint64_t rtt_ns, uint64_t cap_tok);
-/* host_want_tok: sum of what the hosts would like to hold; peak_tok: the largest peak of a host. */
+/* host_want_tok: sum of what the hosts would like to hold; peak_tok: the largest peak of a host; period_ns: until its next report. */
 struct lg_sizes lg_sizes_of_region(const struct lg_terms *terms, uint64_t demand_mtps, uint64_t host_want_tok, uint64_t peak_tok,
-				   uint64_t rtt_ns, uint64_t cap_tok);
+				   uint64_t rtt_ns, uint64_t cap_tok, uint64_t period_ns);

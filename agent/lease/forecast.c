@@ -133,6 +133,17 @@ static struct lg_forecast_messages home_messages(const struct lg_terms *t)
 	return messages(t->regions, t->region_period_ns, t->home_tick_ns);
 }
 
+/* Of a key that is hardly used: there is always enough to answer it. */
+static struct lg_forecast_messages quiet_messages(const struct lg_terms *t)
+{
+	return t->kind == LG_LEASE_LIMIT ? home_messages(t) : messages(t->regions, lg_terms_quiet_period_ns(t), UINT64_MAX);
+}
+
+static uint64_t quiet_mtps(const struct lg_terms *t)
+{
+	return t->kind == LG_LEASE_LIMIT ? 0 : lg_mul_div(lg_terms_quiet_tok(t), 1000 * S, lg_terms_quiet_period_ns(t));
+}
+
 static struct lg_forecast_messages region_messages(const struct lg_terms *t)
 {
 	return messages(t->hosts, t->host_period_ns, t->kind == LG_LEASE_LIMIT ? t->host_tick_ns : t->home_tick_ns);
@@ -201,6 +212,8 @@ void lg_forecast_init(const struct lg_rule_def *rule, const struct lg_fleet *fle
 	ret->small_permille = lg_forecast_small(t);
 	ret->home = home_messages(t);
 	ret->region = region_messages(t);
+	ret->quiet = quiet_messages(t);
+	ret->quiet_mtps = quiet_mtps(t);
 	ret->out_tok = worst_out_tok(t);
 	ret->stranded_tok = out_tok(t);
 	for (size_t i = 0; i < 3; i++)

@@ -40,6 +40,8 @@ struct lg_forecast {
 	size_t wider;		/* in price: the first that is wide, else the widest; 0: this one is wide enough, or as good */
 	struct lg_forecast_messages home;	/* all regions to the home of a key */
 	struct lg_forecast_messages region;	/* all hosts to their regions */
+	struct lg_forecast_messages quiet;	/* all regions to the home of a key of which no region spends more than quiet_mtps */
+	uint64_t quiet_mtps;			/* thousandths of a token per second; 0: all keys cost the same */
 	uint64_t out_tok;	/* out at worst while the rate of the limit is spent */
 	uint64_t stranded_tok;	/* all that may be out */
 };

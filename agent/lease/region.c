@@ -11,9 +11,11 @@
  *   hears of the new one. A token spent after it was counted would be free, so the region keeps silent towards the home until
  *   every host that may hold something has said hello (and so holds nothing: see lg_lessee_up()), or until their leases are over.
  *
- * Where the home lends the limit itself, in parts, the region mints: its pool is what its own limit lets it lend now (see sublimit.h), and
- * what is spent needs no report. It speaks once a second, and when the home would divide differently for it: when demand grows or falls
- * notably, when it was told less and holds less now, and while its window shrinks. Without use it gives all back.
+ * Of most keys a region uses little. While that is so it reports rarely, and keeps in its pool what it would soon ask for again: each of
+ * the two is a fiftieth of the budget at most, in all regions together, which nobody misses. As soon as it has spent more, or the home had
+ * less than it was asked for, it reports as often as of any busy key.
+ *
+ * Where the home lends the limit itself, in parts, the region mints; see region_limit.c for when it speaks then.
  *
  * It also remembers, for windows, what was spent in the last one: a home in a new life learns it from here. What it cannot know (a host
  * that never came back after the region's restart) it states as the whole limit.
@@ -24,73 +26,40 @@
 #include <stdlib.h>
 
 #include "lease/age.h"
-#include "lease/asker.h"
-#include "lease/demand.h"
-#include "lease/ledger.h"
 #include "lease/arith.h"
-#include "lease/report.h"
-#include "lease/slots.h"
-#include "lease/sublimit.h"
+#include "lease/demand.h"
+#include "lease/region_inner.h"
 
 #define MS 1000000ull
 #define IDLE_NS (2000 * MS)		/* a little longer than its hosts: they may come back, or others need it */
 #define RTT_GUESS_NS (100 * MS)
-#define LIMIT_PERIOD_NS (1000 * MS)	/* of reports on a limit of our own */
-#define LIMIT_IDLE_NS (1500 * MS)	/* without use it is given back */
-#define LIMIT_QUIET_NS (200 * MS)	/* it is said sooner, of traffic that would have spent */
-#define LIMIT_QUIET_TOK 20		/* so many in that time */
-#define LIMIT_REPORTS 50		/* of a window that shrinks, in one of it */
-#define LIMIT_AHEAD_NS (750 * MS)	/* of a long window so much is asked for ahead of its use */
-#define LIMIT_NEWS_MTPS 5000		/* less is no news of demand */
 #define HISTORY_SLOTS (LG_HISTORY_MAX - 8)
 #define PEAK_FADE_NS (30000 * MS)
-
-struct lg_region {
-	struct lg_lessor *lessor;	/* towards the hosts */
-	struct lg_holding *holding;	/* towards the home */
-	struct lg_ledger ledger;
-	struct lg_asker asker;
-	struct lg_report report;
-	struct lg_slots history;	/* windows */
-	bool has_history;
-	bool learning;			/* of a new life: some host may still hold an old lease */
-	bool owes_hello;		/* the stream to the home is there, but we are learning */
-	uint32_t generation;		/* of the lease from the home */
-	uint64_t granted_tok;		/* totals of it */
-	uint64_t returned_tok;
-	uint64_t spent_tok;
-	uint64_t sent_returned_tok;	/* as the last message had them */
-	uint64_t sent_spent_tok;
-	uint64_t expires_ns;
-	uint64_t cap_tok;
-	uint64_t peak_tok;		/* largest of a host, halved while not seen again */
-	uint64_t peak_ns;
-	uint64_t active_ns;		/* when something was last spent or asked for in vain */
-	uint64_t excess_ns;		/* since when it has held more than twice what it needs; 0 it has not */
-	enum lg_grant_status status;
-	bool partial;
-	/* A limit of our own; NULL: we have tokens. What of it, and for what demand, the last message told. */
-	struct lg_sublimit *limit;
-	uint64_t told_held_tok;
-	uint64_t told_mtps;
-	uint64_t told_want_tok;
-	bool told_wants;
-};
-
-static struct lg_asker_pace pace_of(const struct lg_region *r)
-{
-	return (struct lg_asker_pace){
-		.gap_ns = r->lessor->terms->home_tick_ns,
-		.period_ns = r->limit ? LIMIT_PERIOD_NS : r->lessor->terms->region_period_ns,
-		.renew_ns = r->lessor->terms->ttl_ns / 3,
-		.rtt_guess_ns = RTT_GUESS_NS,
-	};
-}
 
 /* Held and not lent on. */
 static uint64_t pool_tok(const struct lg_region *r)
 {
 	return lg_sub_floor(r->granted_tok, r->returned_tok + r->spent_tok + r->ledger.outstanding_tok);
+}
+
+/* How often it reports on tokens. What the home was told to be busy stays so until it is told otherwise. */
+static uint64_t period_ns(const struct lg_region *r)
+{
+	const struct lg_terms *t = r->lessor->terms;
+
+	if (r->partial || r->spent_tok - r->sent_spent_tok > lg_terms_quiet_tok(t))
+		return t->region_period_ns;
+	return lg_terms_period_ns(t, lg_max_u64(r->ledger.demand_mtps, r->told_mtps));
+}
+
+static struct lg_asker_pace pace_of(const struct lg_region *r)
+{
+	return (struct lg_asker_pace){
+		.gap_ns = r->lessor->terms->home_tick_ns,
+		.period_ns = r->limit ? LG_REGION_LIMIT_PERIOD_NS : period_ns(r),
+		.renew_ns = r->lessor->terms->ttl_ns / 3,
+		.rtt_guess_ns = RTT_GUESS_NS,
+	};
 }
 
 static uint64_t lendable_tok(const struct lg_region *r, uint64_t now_ns)
@@ -256,68 +225,52 @@ static void see_peak(struct lg_region *r, uint64_t tok, uint64_t now_ns)
 	r->peak_ns = now_ns;
 }
 
-static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
+/* It uses little, and its pool is so small that nobody misses it. */
+static bool is_quiet(const struct lg_region *r)
 {
-	struct lg_asker_pace pace = pace_of(r);
-
-	return lg_sizes_of_region(r->lessor->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
-				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok);
+	return !r->limit && period_ns(r) > r->lessor->terms->region_period_ns && pool_tok(r) <= lg_terms_quiet_tok(r->lessor->terms);
 }
 
 /* Without use for so long a lease goes back; hosts whose reports are rare say nothing of their use between two of them. */
 static uint64_t idle_ns(const struct lg_region *r)
 {
-	return lg_max_u64(r->limit ? LIMIT_IDLE_NS : IDLE_NS, 2 * r->lessor->terms->host_period_ns);
+	uint64_t ns = lg_max_u64(IDLE_NS, 2 * r->lessor->terms->host_period_ns);
+
+	if (r->limit)
+		return lg_region_limit_idle_ns(r);
+	return is_quiet(r) ? lg_max_u64(ns, lg_terms_quiet_period_ns(r->lessor->terms)) : ns;
 }
 
-/* Whether hosts use the key: when many tokens should have been spent by now and none was, the traffic has gone elsewhere. */
-static bool uses_limit(const struct lg_region *r, uint64_t now_ns)
+static bool is_idle(const struct lg_region *r, uint64_t now_ns)
 {
-	uint64_t many_ns = lg_mul_div(LIMIT_QUIET_TOK, 1000000000000ull, r->ledger.demand_mtps);
-	uint64_t least_ns = lg_min_u64(LIMIT_QUIET_NS + 2 * r->lessor->terms->host_period_ns, idle_ns(r));
-
-	return r->ledger.want_tok && now_ns - r->active_ns < lg_clamp_u64(many_ns, least_ns, idle_ns(r));
+	return now_ns - r->active_ns >= idle_ns(r);
 }
 
-/* What hosts spend in a time. */
-static uint64_t spend_tok(const struct lg_region *r, uint64_t ns)
+/* Nothing while it is idle: what hosts say they want is of before, and none of them is short. */
+static struct lg_sizes sizes(const struct lg_region *r, uint64_t now_ns)
 {
-	return lg_mul_div(r->ledger.demand_mtps, ns, 1000000000000ull);
-}
+	struct lg_asker_pace pace = pace_of(r);
 
-/* What our limit should be: what is used of it, and what will be until the next report is answered and one more. */
-static uint64_t limit_want_tok(const struct lg_region *r, uint64_t now_ns)
-{
-	uint64_t ahead_ns = 2 * r->holding->upstream->rtt_ns + LIMIT_AHEAD_NS;
-
-	if (!uses_limit(r, now_ns))
-		return 0;
-	return lg_min_u64(lg_sublimit_used_tok(r->limit, r->ledger.outstanding_tok, now_ns) + spend_tok(r, ahead_ns) + 2, LG_BURST_MAX_TOK);
+	if (is_idle(r, now_ns))
+		return (struct lg_sizes){ 0 };
+	return lg_sizes_of_region(r->lessor->terms, r->ledger.demand_mtps, r->ledger.want_tok, peak_tok(r, now_ns),
+				  lg_asker_rtt_ns(r->holding->upstream, &pace), r->cap_tok, pace.period_ns);
 }
 
 static void tell_tokens(struct lg_region *r, bool request, uint64_t now_ns, struct lg_ask *ask)
 {
+	r->told_mtps = r->ledger.demand_mtps;
+	/* A message of its own it is not worth. */
+	if (is_quiet(r) && is_idle(r, now_ns))
+		r->returned_tok += pool_tok(r);
 	ask->request = request;
 	ask->granted_tok = r->granted_tok;
 	ask->want_tok = request ? sizes(r, now_ns).target_tok : 0;
-	ask->demand_mtps = lg_demand_told_mtps(r->ledger.demand_mtps);
+	ask->demand_mtps = lg_demand_told_mtps(r->told_mtps);
 	lg_report_fill(&r->report, ask, now_ns);
 	ask->kind = LG_LEASE_BLOCK;
 	ask->limit_version = ask->held_permille = 0;
 	ask->held_tok = 0;
-}
-
-static void tell_limit(struct lg_region *r, uint64_t now_ns, struct lg_ask *ask)
-{
-	r->told_wants = uses_limit(r, now_ns);
-	r->told_mtps = r->told_wants ? r->ledger.demand_mtps : 0;
-	ask->request = r->told_wants;
-	ask->granted_tok = r->spent_tok;
-	ask->want_tok = r->told_want_tok = limit_want_tok(r, now_ns);
-	ask->demand_mtps = r->told_mtps;
-	ask->n_slots = 0;
-	lg_sublimit_tell(r->limit, ask, r->ledger.outstanding_tok, now_ns);
-	r->told_held_tok = ask->held_tok;
 }
 
 /* Speaks to the home: says all there is to say. */
@@ -326,7 +279,7 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	struct lg_ask ask;
 
 	if (r->limit)
-		tell_limit(r, now_ns, &ask);
+		lg_region_limit_tell(r, now_ns, &ask);
 	else
 		tell_tokens(r, request, now_ns, &ask);
 	ask.generation = r->generation;
@@ -342,37 +295,6 @@ static void say(struct lg_region *r, bool request, uint64_t now_ns, const struct
 	r->sent_spent_tok = r->spent_tok;
 	r->sent_returned_tok = r->returned_tok;
 	fx->ask(fx->arg, &ask);
-}
-
-/* Whether there is demand that the home would divide by differently. */
-static bool is_news(const struct lg_region *r, uint64_t now_ns)
-{
-	bool uses = uses_limit(r, now_ns);
-	uint64_t mtps = uses ? r->ledger.demand_mtps : 0, less_mtps = lg_min_u64(mtps, r->told_mtps);
-	uint64_t soon_tok = spend_tok(r, r->holding->upstream->rtt_ns + LIMIT_QUIET_NS), want_tok = limit_want_tok(r, now_ns);
-
-	/* It will be used up soon. */
-	if (r->lessor->terms->algorithm != LG_TOKEN_BUCKET && want_tok > r->told_want_tok + r->told_want_tok / 10 &&
-	    lg_sublimit_free_tok(r->limit, r->ledger.outstanding_tok, now_ns) < soon_tok)
-		return true;
-	return uses != r->told_wants || lg_max_u64(mtps, r->told_mtps) - less_mtps > less_mtps / 4 + LIMIT_NEWS_MTPS;
-}
-
-/* What the asker goes by for a limit of our own: nothing is ever low, but there is news. */
-static struct lg_asker_need limit_need(struct lg_region *r, uint64_t now_ns, uint64_t *ret_due_ns)
-{
-	uint64_t held_tok = lg_sublimit_held_tok(r->limit, r->ledger.outstanding_tok, now_ns);
-	const struct lg_terms *t = r->lessor->terms;
-	bool changed = held_tok != r->told_held_tok, shrinks = changed && held_tok > r->limit->limit_tok;
-
-	*ret_due_ns = shrinks ? lg_asker_sent_ns(&r->asker) + lg_max_u64(t->home_tick_ns, t->per_ns / LIMIT_REPORTS) : UINT64_MAX;
-	if (is_news(r, now_ns) || (changed && !shrinks) || now_ns >= *ret_due_ns)
-		r->asker.flush = true;
-	return (struct lg_asker_need){
-		.own_tok = held_tok,
-		.target_tok = uses_limit(r, now_ns),
-		.news = changed || r->spent_tok != r->sent_spent_tok,
-	};
 }
 
 static struct lg_asker_need token_need(const struct lg_region *r, uint64_t now_ns)
@@ -403,7 +325,7 @@ static uint64_t ask_home(struct lg_region *r, uint64_t now_ns, const struct lg_r
 		r->owes_hello = false;
 		r->asker.flush = true;
 	}
-	need = r->limit ? limit_need(r, now_ns, &shrink_due_ns) : token_need(r, now_ns);
+	need = r->limit ? lg_region_limit_need(r, now_ns, &shrink_due_ns) : token_need(r, now_ns);
 	what = lg_asker_check(&r->asker, r->holding->upstream, &need, &pace, now_ns, &due_ns);
 	if (what == LG_SAY_NOTHING)
 		return lg_min_u64(due_ns, lg_max_u64(shrink_due_ns, now_ns + 1));
@@ -685,25 +607,17 @@ void lg_region_grant(struct lg_region *r, const struct lg_grant *grant, uint64_t
 	tell_few(r, now_ns, fx);
 }
 
-static void give_limit_back(struct lg_region *r, uint64_t now_ns)
-{
-	uint64_t out_tok = r->ledger.outstanding_tok;
-
-	if (now_ns - r->active_ns < idle_ns(r) || (r->limit->limit_tok <= out_tok && !r->limit->permille))
-		return;
-	lg_sublimit_give_back(r->limit, r->lessor->terms, out_tok, out_tok, now_ns);
-	r->asker.flush = true;
-}
-
 /* Gives back what no host needs, if there is somebody to give it to. */
 static void give_back(struct lg_region *r, uint64_t now_ns)
 {
 	struct lg_sizes size = sizes(r, now_ns);
 	uint64_t pool = pool_tok(r), own = pool + r->ledger.outstanding_tok, back;
 
-	if (!pool || !r->holding->upstream->up)
+	if (!pool || !r->holding->upstream->up || is_quiet(r)) {
+		r->excess_ns = 0;
 		return;
-	if (now_ns - r->active_ns >= idle_ns(r)) {
+	}
+	if (is_idle(r, now_ns)) {
 		back = pool;
 	} else {
 		if (own <= 2 * size.target_tok) {
@@ -727,7 +641,8 @@ static uint64_t next_ns(const struct lg_region *r, uint64_t say_ns, uint64_t now
 
 	if (r->limit ? r->limit->limit_tok || r->limit->permille : pool_tok(r)) {
 		due = lg_min_u64(due, r->expires_ns);
-		due = lg_min_u64(due, lg_max_u64(r->active_ns + idle_ns(r), now_ns + r->lessor->terms->region_tick_ns));
+		if (!is_quiet(r))
+			due = lg_min_u64(due, lg_max_u64(r->active_ns + idle_ns(r), now_ns + r->lessor->terms->region_tick_ns));
 		if (r->excess_ns)
 			due = lg_min_u64(due, r->excess_ns + IDLE_NS);
 		if (r->ledger.n_short)
@@ -744,7 +659,7 @@ uint64_t lg_region_tick(struct lg_region *r, uint64_t now_ns, const struct lg_re
 		lg_region_up(r, now_ns, fx);
 	advance(r, now_ns, fx);
 	if (r->limit)
-		give_limit_back(r, now_ns);
+		lg_region_limit_give_back(r, now_ns);
 	else
 		give_back(r, now_ns);
 	divide(r, now_ns, fx);

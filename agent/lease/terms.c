@@ -14,7 +14,8 @@
 
 #define FAR_RTT_NS (150 * MS)	/* unless it is configured */
 #define PERIOD_MIN_NS (100 * MS)
-#define PERIOD_MAX_NS (40 * S)	/* of what is written */
+#define PERIOD_MAX_NS (40 * S)	/* of what is written, and of a key that is hardly used */
+#define QUIET_PART 50		/* of the budget: so much nobody misses */
 
 /* A share of the budget by span: from long to short, straight lines between. */
 struct share {
@@ -153,6 +154,25 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, const struct lg_ru
 	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts)), 1);
 }
 
+uint64_t lg_terms_quiet_tok(const struct lg_terms *t)
+{
+	return t->adaptive ? t->budget_tok / QUIET_PART / t->regions : 0;
+}
+
+uint64_t lg_terms_quiet_period_ns(const struct lg_terms *t)
+{
+	uint64_t period_ns = lg_terms_quiet_tok(t) ? lg_min_u64(t->ttl_ns / 3, PERIOD_MAX_NS) : 0;
+
+	return lg_max_u64(period_ns, t->region_period_ns);
+}
+
+uint64_t lg_terms_period_ns(const struct lg_terms *t, uint64_t demand_mtps)
+{
+	uint64_t covers_ns = lg_mul_div(lg_terms_quiet_tok(t), 1000 * S, demand_mtps);
+
+	return lg_clamp_u64(covers_ns, t->region_period_ns, lg_terms_quiet_period_ns(t));
+}
+
 bool lg_terms_is_small(const struct lg_terms *t)
 {
 	return t->limit_tok < (t->algorithm == LG_TOKEN_BUCKET ? 8ull : 80ull) * t->hosts;
@@ -210,6 +230,8 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 	t.owner = rule->lease.owner == LG_OWNER_ON || (rule->lease.owner == LG_OWNER_AUTO && lg_terms_is_small(&t));
 	ticks_set(&t);
 	period_set(&t, rule);
+	/* Who writes how much may be out, or how often may be reported, has written the period; and of a sync rule it is to be short. */
+	t.adaptive = !rule->lease.max_outstanding_permille && !rule->lease.rpc_budget_mps && rule->class != LG_CLASS_SYNC;
 	t.max_outstanding_tok = max_outstanding_tok(&t, rule);
 	t.kind = rule->lease.kind;
 	if (t.kind == LG_LEASE_AUTO)

@@ -16,7 +16,7 @@ struct lg_terms {
 	enum lg_algorithm algorithm;	/* never LG_SLIDING_LOG: leased, the two sliding ones are the same */
 	enum lg_lease_kind kind;	/* what a home lends to regions: LG_LEASE_BLOCK or LG_LEASE_LIMIT, never auto */
 	bool owner;			/* small for its hosts: who asks for most is served first, whole */
-	bool adaptive;			/* a region's period grows while the key is hardly used */
+	bool adaptive;			/* a region that hardly uses a key reports more rarely */
 	uint64_t cold_tok;		/* each declared host may spend it of a new key before its first grant */
 	uint64_t rule_limit_tok;	/* as the rule has them: what all hosts together admit, with what is set aside for cold_tok */
 	uint64_t rule_budget_tok;
@@ -51,6 +51,13 @@ uint64_t lg_terms_cold_now_tok(const struct lg_terms *terms, uint64_t forgot_unt
 uint64_t lg_terms_lambda_ns(const struct lg_terms *terms, uint64_t rtt_ns);
 /* The most that is out at once while the rate of the limit is spent, of which none may lack. */
 uint64_t lg_terms_needed_tok(const struct lg_terms *terms);
+/* So much of the budget is missed by nobody: unreported at a region that hardly uses the key, or in its pool. A fiftieth in all regions
+ * together; 0 where periods are fixed. */
+uint64_t lg_terms_quiet_tok(const struct lg_terms *terms);
+/* The longest period of a region: a lease must be prolonged in time. */
+uint64_t lg_terms_quiet_period_ns(const struct lg_terms *terms);
+/* The period of a region with that demand: as long as no more than lg_terms_quiet_tok() comes together in it, but no shorter than T. */
+uint64_t lg_terms_period_ns(const struct lg_terms *terms, uint64_t demand_mtps);
 /* Are there so few tokens for each host that one who has none would be refused what another one keeps? */
 bool lg_terms_is_small(const struct lg_terms *terms);
 /* All that may be out is less than is minted in two Lambda: what is spent must be told soon. */

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/arith.h"
 #include "lease/hash.h"
 #include "role/status.h"
 
@@ -525,7 +526,7 @@ static void home_key_sample(const struct lg_server_home_key *k, struct sampling 
 	const struct lg_server *s = sampling->s;
 	uint32_t slot = k->key.rule_id - 1;
 	const struct lg_terms *terms = s->rules[slot].terms;
-	uint64_t silent_ns = 3 * terms->region_period_ns;
+	uint64_t silent_ns = lg_max_u64(3 * terms->region_period_ns, 2 * lg_terms_quiet_period_ns(terms));
 	struct lg_holder_view v;
 
 	if (silent_ns < SILENT_NS)

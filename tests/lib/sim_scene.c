@@ -64,6 +64,7 @@ void scene_terms(const struct scene *scene, struct lg_terms *ret_terms)
 		t->host_period_ns = t->region_period_ns / 4;
 		t->max_outstanding_tok = t->budget_tok;
 		t->ttl_ns = 60 * S;
+		t->adaptive = false;
 	}
 }
 

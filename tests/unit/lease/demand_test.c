@@ -158,7 +158,7 @@ TEST(the_lessors_cap_bounds_what_is_held)
 
 	assert_int_equal(s.target_tok, 100);
 	assert_int_equal(s.low_tok, 75);
-	s = lg_sizes_of_region(&t, 1000000, 5000, 0, 100 * MS, 3000);
+	s = lg_sizes_of_region(&t, 1000000, 5000, 0, 100 * MS, 3000, 3 * S);
 	assert_int_equal(s.target_tok, 3000);
 	assert_int_equal(s.low_tok, 2250);
 	s = lg_sizes_of_host(&t, 1000000, 0, 10 * MS, 1);
@@ -169,23 +169,21 @@ TEST(the_lessors_cap_bounds_what_is_held)
 TEST(a_region_holds_its_own_reserve_on_top_of_what_its_hosts_want)
 {
 	struct lg_terms t = terms_of(LG_TOKEN_BUCKET, 10000, 60 * S, 10000);
-	struct lg_sizes s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0);
+	struct lg_sizes s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0, 3 * S);
 
 	/* 200, 100/s for 10 + 100 ms: 11 + 2 sqrt(11) + 1, a peak of 3 is none; and 300 for a period */
 	assert_int_equal(s.low_tok, 238);	/* an eighth of a period is more than the 19 */
 	assert_int_equal(s.target_tok, 519);
-	assert_in_range(lg_sizes_of_region(&t, 100000, 200, 40, 100 * MS, 0).low_tok, 302, 306);
+	assert_in_range(lg_sizes_of_region(&t, 100000, 200, 40, 100 * MS, 0, 3 * S).low_tok, 302, 306);
 	/* in a long period it does not wait until no more than that is left */
-	t.region_period_ns = 20 * S;
-	s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0);
+	s = lg_sizes_of_region(&t, 100000, 200, 3, 100 * MS, 0, 20 * S);
 	assert_int_equal(s.low_tok, 450);
 	assert_int_equal(s.target_tok, 2219);
-	t.region_period_ns = 3 * S;
 	/* hosts that want something though nothing flows: just that */
-	s = lg_sizes_of_region(&t, 0, 40, 3, 100 * MS, 0);
+	s = lg_sizes_of_region(&t, 0, 40, 3, 100 * MS, 0, 3 * S);
 	assert_int_equal(s.target_tok, 40);
 	assert_int_equal(s.low_tok, 30);
-	s = lg_sizes_of_region(&t, 0, 0, 3, 100 * MS, 0);
+	s = lg_sizes_of_region(&t, 0, 0, 3, 100 * MS, 0, 3 * S);
 	assert_int_equal(s.target_tok, 0);
 }
 

@@ -119,6 +119,26 @@ TEST(messages_follow_from_periods_and_pushes_from_ticks)
 	assert_int_equal(f.region.pushes_mps, 120000);		/* what the home pushes is passed on at once */
 }
 
+TEST(a_key_that_is_hardly_used_costs_a_report_in_a_third_of_its_lease)
+{
+	struct lg_rule_def rule = rule_of(BUCKET, 10000, 60000, 10000);
+	struct lg_forecast f = forecast_of(rule);
+
+	assert_int_equal(f.quiet.reports_mps, 300);	/* three regions, each once in 10 s */
+	assert_int_equal(f.quiet.pushes_mps, 0);
+	assert_int_equal(f.quiet_mtps, 6600);		/* 66 tokens in 10 s: a fiftieth of the budget in all regions */
+	/* a written period is kept, so few tokens are not, and parts of a limit have a period of their own */
+	rule.lease.rpc_budget_mps = 1000;
+	assert_int_equal(forecast_of(rule).quiet_mtps, 0);
+	assert_int_equal(forecast_of(rule).quiet.reports_mps, 1000);
+	assert_int_equal(forecast_of(rule_of(BUCKET, 149, 60000, 149)).quiet_mtps, 0);
+	assert_int_equal(forecast_of(rule_of(BUCKET, 150, 60000, 150)).quiet_mtps, 100);
+	rule = rule_of(BUCKET, 10000, 60000, 10000);
+	rule.lease.kind = LG_LEASE_LIMIT;
+	assert_int_equal(forecast_of(rule).quiet_mtps, 0);
+	assert_int_equal(forecast_of(rule).quiet.reports_mps, forecast_of(rule).home.reports_mps);
+}
+
 TEST(what_is_out_at_worst_is_what_the_period_needs)
 {
 	/* 10,000 a minute: 1.6 x 3 s + 2 x 380 ms of 166.7 per second, and a token for each host */
@@ -192,6 +212,7 @@ int main(void)
 		cmocka_unit_test(a_small_limit_is_served_by_tokens_per_host),
 		cmocka_unit_test(one_host_shares_with_nobody),
 		cmocka_unit_test(messages_follow_from_periods_and_pushes_from_ticks),
+		cmocka_unit_test(a_key_that_is_hardly_used_costs_a_report_in_a_third_of_its_lease),
 		cmocka_unit_test(what_is_out_at_worst_is_what_the_period_needs),
 		cmocka_unit_test(a_wider_window_of_the_same_rate_is_told_where_round_trips_are_more_than_a_hundredth),
 		cmocka_unit_test(what_the_terms_cannot_keep_is_warned_of),

@@ -319,6 +319,157 @@ TEST(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used)
 	end(&s);
 }
 
+/* Leases of 30 s, a period of 3 s, and 66 tokens that nobody misses here; one host that holds `host_tok` of `tok`, and is offered so much. */
+static void lukewarm(struct script *s, uint64_t tok, uint64_t host_tok, uint64_t demand_mtps)
+{
+	struct lg_ask ask = request_of(1, host_tok);
+
+	leased(s, LG_TOKEN_BUCKET, tok);
+	s->terms.adaptive = true;
+	s->terms.ttl_ns = 30 * S;
+	grant(s, 5001, 1, tok, 30000, 100);
+	ask.demand_mtps = demand_mtps;
+	assert_int_equal(tell(s, 0, &ask, 200)->granted_tok, host_tok);
+	s->up.n = 0;
+}
+
+/* The host has spent so much of what it holds; that is use. */
+static void spend(struct script *s, uint64_t seq, uint64_t spent_tok, uint64_t demand_mtps, uint64_t at_ms)
+{
+	struct lg_ask ask = report_of(seq, 1, 80, spent_tok, 0);
+
+	ask.demand_mtps = demand_mtps;
+	tell(s, 0, &ask, at_ms);
+}
+
+/* Ticks on until it speaks to the home, and has the answer. */
+static uint64_t speaks_at_ms(struct script *s, uint64_t from_ms, uint64_t tok)
+{
+	s->up.n = 0;
+	for (uint64_t ms = from_ms; ms < from_ms + 20000; ms += 10) {
+		tick(s, ms);
+		if (!s->up.n)
+			continue;
+		grant(s, last_ask(s)->seq, 1, tok, 30000, ms);
+		return ms;
+	}
+	fail();
+	return 0;
+}
+
+TEST(a_region_that_uses_little_of_a_key_reports_as_rarely_as_its_lease_allows)
+{
+	/* what comes together in a period is 66 tokens at most, the period a third of the lease, give or take 15 % */
+	static const struct { uint64_t demand_mtps, low_ms, high_ms; } rows[] = {
+		{ 100, 8500, 11510 }, { 6600, 8500, 11510 }, { 13200, 4250, 5760 }, { 22000, 2550, 3460 }, { 44000, 2550, 3460 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct script s;
+
+		lukewarm(&s, 146, 80, rows[i].demand_mtps);
+		spend(&s, 2, 1, rows[i].demand_mtps, 1500);
+		assert_in_range(speaks_at_ms(&s, 1510, 146), rows[i].low_ms, rows[i].high_ms);
+		end(&s);
+	}
+}
+
+TEST(what_it_would_like_to_hold_lasts_for_the_longer_period)
+{
+	struct script s;
+
+	lukewarm(&s, 200, 80, 6600);
+	assert_in_range(look(&s, 300).target_tok, 80 + 66, 80 + 66 + 8);
+	s.terms.adaptive = false;
+	assert_in_range(look(&s, 300).target_tok, 80 + 19, 80 + 20 + 8);
+	end(&s);
+}
+
+TEST(more_spent_than_nobody_misses_is_reported_at_the_end_of_the_base_period)
+{
+	static const struct { uint64_t spent_tok, low_ms, high_ms; } rows[] = { { 66, 8500, 11510 }, { 67, 2550, 3460 } };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct script s;
+
+		lukewarm(&s, 146, 80, 6600);
+		spend(&s, 2, rows[i].spent_tok, 6600, 1500);
+		assert_in_range(speaks_at_ms(&s, 1510, 146), rows[i].low_ms, rows[i].high_ms);
+		end(&s);
+	}
+}
+
+TEST(while_the_home_has_less_than_is_asked_for_it_reports_as_often_as_ever)
+{
+	struct lg_grant g = { .ack_seq = 5001, .epoch = 1, .generation = 1, .granted_tok = 146, .ttl_ms = 30000, .partial = true };
+	struct script s;
+
+	lukewarm(&s, 146, 80, 6600);
+	spend(&s, 2, 1, 6600, 1500);
+	lg_region_grant(s.region, &g, T0 + 1510 * MS, &s.fx);
+	assert_in_range(speaks_at_ms(&s, 1520, 146), 2550, 3460);
+	end(&s);
+}
+
+TEST(traffic_that_fades_is_told_before_reports_become_rare)
+{
+	uint64_t busy_ms, faded_ms;
+	struct script s;
+
+	lukewarm(&s, 146, 80, 44000);
+	spend(&s, 2, 1, 44000, 1500);
+	busy_ms = speaks_at_ms(&s, 1510, 146);
+	spend(&s, 3, 2, 100, busy_ms + 1500);
+	faded_ms = speaks_at_ms(&s, busy_ms + 1510, 146);
+	assert_in_range(faded_ms - busy_ms, 2550, 3460);
+	assert_in_range(last_ask(&s)->demand_mtps, 100, 400);
+	assert_in_range(speaks_at_ms(&s, faded_ms + 10, 146) - faded_ms, 8500, 11510);
+	end(&s);
+}
+
+TEST(a_pool_that_nobody_misses_goes_back_with_a_report_and_a_larger_one_after_two_seconds)
+{
+	static const struct { uint64_t pool_tok, low_ms, high_ms; bool at_once; } rows[] = {
+		{ 66, 8500, 11510, false }, { 67, 3000, 3010, true },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t tok = 30 + rows[i].pool_tok, first_ms;
+		struct lg_ask ask = report_of(2, 1, 40, 30, 10);
+		struct script s;
+
+		lukewarm(&s, tok, 40, 0);
+		tell(&s, 0, &ask, 1000);
+		assert_int_equal(look(&s, 1000).pool_tok, rows[i].pool_tok);
+		first_ms = speaks_at_ms(&s, 1010, tok);
+		assert_in_range(first_ms, rows[i].low_ms, rows[i].high_ms);
+		assert_int_equal(last_ask(&s)->returned_tok, rows[i].at_once ? 67 : 0);
+		if (!rows[i].at_once) {
+			/* a third of a lease without use */
+			assert_in_range(speaks_at_ms(&s, first_ms + 10, tok) - first_ms, 8500, 11510);
+			assert_int_equal(last_ask(&s)->returned_tok, 66);
+		}
+		assert_int_equal(look(&s, 30000).pool_tok, 0);
+		end(&s);
+	}
+}
+
+TEST(a_region_that_returns_its_pool_does_not_ask_for_it_again)
+{
+	struct lg_ask ask = request_of(1, 40);
+	struct script s;
+
+	leased(&s, LG_TOKEN_BUCKET, 100);
+	ask.demand_mtps = 5000;
+	tell(&s, 0, &ask, 200);	/* and nothing more is heard of the host */
+	assert_int_equal(speaks_at_ms(&s, 300, 100), 2000);
+	assert_int_equal(last_ask(&s)->returned_tok, 60);
+	assert_false(last_ask(&s)->request);
+	assert_int_equal(last_ask(&s)->want_tok, 0);
+	assert_true(speaks_at_ms(&s, 2010, 100) > 4000);
+	end(&s);
+}
+
 TEST(more_than_twice_what_the_hosts_need_goes_back)
 {
 	struct lg_ask ask = request_of(1, 10);
@@ -857,6 +1008,13 @@ int main(void)
 		cmocka_unit_test(a_region_whose_home_is_silent_says_so_when_it_has_nothing_left_to_lend),
 		cmocka_unit_test(short_of_tokens_a_region_asks_its_home_and_pushes_what_it_gets),
 		cmocka_unit_test(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used),
+		cmocka_unit_test(a_region_that_uses_little_of_a_key_reports_as_rarely_as_its_lease_allows),
+		cmocka_unit_test(what_it_would_like_to_hold_lasts_for_the_longer_period),
+		cmocka_unit_test(more_spent_than_nobody_misses_is_reported_at_the_end_of_the_base_period),
+		cmocka_unit_test(while_the_home_has_less_than_is_asked_for_it_reports_as_often_as_ever),
+		cmocka_unit_test(traffic_that_fades_is_told_before_reports_become_rare),
+		cmocka_unit_test(a_pool_that_nobody_misses_goes_back_with_a_report_and_a_larger_one_after_two_seconds),
+		cmocka_unit_test(a_region_that_returns_its_pool_does_not_ask_for_it_again),
 		cmocka_unit_test(more_than_twice_what_the_hosts_need_goes_back),
 		cmocka_unit_test(a_pool_is_kept_as_long_as_hosts_are_silent_between_two_reports),
 		cmocka_unit_test(what_a_host_wants_is_remembered_until_the_region_has_learned_what_is_out),

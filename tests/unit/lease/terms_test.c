@@ -287,6 +287,52 @@ TEST(a_rule_without_hosts_or_rate_divides_by_nothing)
 	assert_int_equal(t.region_period_ns, 5 * S);
 }
 
+TEST(periods_grow_with_little_use_where_nothing_else_is_written)
+{
+	static const struct { enum lg_class class; uint32_t permille, mps; bool adaptive; } rows[] = {
+		{ LG_CLASS_LEASE, 0, 0, true }, { LG_CLASS_STRICT, 0, 0, true }, { LG_CLASS_SYNC, 0, 0, false },
+		{ LG_CLASS_LEASE, 300, 0, false }, { LG_CLASS_LEASE, 0, 1000, false }, { LG_CLASS_STRICT, 100, 0, false },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .class = rows[i].class, .algorithm = LG_TOKEN_BUCKET, .limit_tok = 10000, .per_ns = 60 * S,
+					    .burst_tok = 10000, .lease = { .max_outstanding_permille = rows[i].permille,
+									   .rpc_budget_mps = rows[i].mps } };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.adaptive, rows[i].adaptive);
+		assert_int_equal(lg_terms_quiet_tok(&t), rows[i].adaptive ? 66 : 0);
+		assert_int_equal(lg_terms_quiet_period_ns(&t), rows[i].adaptive ? 10 * S : t.region_period_ns);
+		assert_int_equal(lg_terms_period_ns(&t, 0), rows[i].adaptive ? 10 * S : t.region_period_ns);
+	}
+}
+
+TEST(a_period_is_as_long_as_a_fiftieth_of_the_budget_covers_it_in_all_regions)
+{
+	struct lg_terms t = make(LG_TOKEN_BUCKET, 10000, 60 * S, 10000);
+
+	/* 66 tokens: at 6.6 per second they last for a third of a lease, at 22 for the period */
+	assert_int_equal(lg_terms_period_ns(&t, 6600), 10 * S);
+	assert_int_equal(lg_terms_period_ns(&t, 13200), 5 * S);
+	assert_int_equal(lg_terms_period_ns(&t, 21999) / MS, 3000);
+	assert_int_equal(lg_terms_period_ns(&t, 22000), 3 * S);
+	assert_int_equal(lg_terms_period_ns(&t, UINT64_MAX), 3 * S);
+	/* a lease of 10 s */
+	t = make(LG_TOKEN_BUCKET, 10000, 10 * S, 10000);
+	assert_int_equal(lg_terms_quiet_period_ns(&t) / MS, 3333);
+	/* never longer than 40 s */
+	t.ttl_ns = 150 * S;
+	assert_int_equal(lg_terms_quiet_period_ns(&t), 40 * S);
+	/* so few tokens that each of them counts */
+	t = make(LG_TOKEN_BUCKET, 149, 60 * S, 149);
+	assert_int_equal(lg_terms_quiet_tok(&t), 0);
+	assert_int_equal(lg_terms_period_ns(&t, 0), 3 * S);
+	t = make(LG_TOKEN_BUCKET, 150, 60 * S, 150);
+	assert_int_equal(lg_terms_quiet_tok(&t), 1);
+	assert_int_equal(lg_terms_period_ns(&t, 0), 10 * S);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,6 +348,8 @@ int main(void)
 		cmocka_unit_test(what_hosts_may_spend_at_first_is_taken_off_what_is_leased),
 		cmocka_unit_test(a_host_that_forgot_starts_keys_with_nothing_for_a_span),
 		cmocka_unit_test(short_spans_are_lent_as_limits),
+		cmocka_unit_test(periods_grow_with_little_use_where_nothing_else_is_written),
+		cmocka_unit_test(a_period_is_as_long_as_a_fiftieth_of_the_budget_covers_it_in_all_regions),
 		cmocka_unit_test(the_fleet_is_what_the_configuration_lists),
 		cmocka_unit_test(a_rule_without_hosts_or_rate_divides_by_nothing),
 	};
