@@ -101,7 +101,7 @@ static uint64_t jittered_ns(const struct lg_asker *a, const struct lg_upstream *
 
 static uint64_t timeout_ns(const struct lg_asker *a, const struct lg_upstream *u)
 {
-	uint64_t base_ns = u->rtt_ns ? u->rtt_ns * 12 / 10 + RETRY_SPARE_NS : RETRY_FIRST_NS;
+	uint64_t base_ns = (u->rtt_ns ? u->rtt_ns * 12 / 10 + RETRY_SPARE_NS : RETRY_FIRST_NS) + u->patience_ns;
 	uint64_t most_ns = RETRY_MAX_NS << lg_min_u64(lg_sub_floor(a->n_tries, RETRY_PATIENT), 3);
 
 	return lg_max_u64(base_ns, lg_min_u64(base_ns << lg_min_u64(a->n_tries, 8), most_ns));
@@ -167,7 +167,7 @@ enum lg_say lg_asker_check(const struct lg_asker *a, const struct lg_upstream *u
 	else if (is_extra(a, u, now_ns) && is_low(need) && is_news(need))
 		at_ns = last_sent_ns(a) + pace->gap_ns;
 	else
-		at_ns = lg_asker_sent_ns(a) + timeout_ns(a, u);
+		at_ns = lg_max_u64(lg_asker_sent_ns(a), u->reached_ns) + timeout_ns(a, u);
 	if (a->refused)
 		at_ns = lg_max_u64(at_ns, lg_asker_sent_ns(a) + jittered_ns(a, u, REFUSED_NS));
 	if (now_ns < at_ns) {

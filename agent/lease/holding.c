@@ -2,9 +2,9 @@
 #include "lease/holding.h"
 
 #include "lease/arith.h"
+#include "lease/pace.h"
 
 #define MS 1000000ull
-#define SMALL_FLEET 64u		/* so many at once are no crowd */
 #define HOLDER_NS (6 * MS)	/* of a lessor's time for each */
 #define SPREAD_MAX_NS (10000 * MS)
 
@@ -16,9 +16,21 @@ bool lg_upstream_up(struct lg_upstream *u, uint32_t epoch)
 	return u->up;
 }
 
+void lg_upstream_stalled(struct lg_upstream *u, bool stalled, uint64_t now_ns)
+{
+	if (u->stalled && !stalled)
+		u->reached_ns = now_ns;
+	u->stalled = stalled;
+}
+
+void lg_upstream_crowd(struct lg_upstream *u, uint32_t hosts)
+{
+	u->patience_ns = lg_pace_is_crowd(hosts) ? LG_PACE_WAIT_MAX_NS : 0;
+}
+
 uint64_t lg_upstream_spread_ns(uint32_t hosts, uint64_t seed)
 {
-	return hosts > SMALL_FLEET ? lg_rand_next(&seed) % lg_min_u64(hosts * HOLDER_NS, SPREAD_MAX_NS) : 0;
+	return lg_pace_is_crowd(hosts) ? lg_rand_next(&seed) % lg_min_u64(hosts * HOLDER_NS, SPREAD_MAX_NS) : 0;
 }
 
 void lg_upstream_down(struct lg_upstream *u)

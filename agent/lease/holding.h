@@ -14,8 +14,10 @@
 struct lg_upstream {
 	bool up;
 	bool stalled;		/* what was sent has not reached the lessor's system: more would only pile up, and arrive all at once */
+	uint64_t reached_ns;	/* when it last did after a while; answers are awaited from then on */
 	uint32_t epoch;		/* newest of the lessor known, 0 none */
 	uint64_t rtt_ns;	/* smoothed over the answers to all keys; 0 not measured yet */
+	uint64_t patience_ns;	/* an answer may take so much longer than a round trip */
 	uint64_t rand;		/* seed of the jitter of periods; does not change */
 };
 
@@ -27,6 +29,10 @@ struct lg_holding {
 
 /* The stream is there, to a lessor in that life. False: it is an older one than we know, and stays unheard. */
 bool lg_upstream_up(struct lg_upstream *u, uint32_t epoch);
+/* Whether what was sent has reached the lessor's system: looked at each tick. */
+void lg_upstream_stalled(struct lg_upstream *u, bool stalled, uint64_t now_ns);
+/* The lessor has so many holders (hosts of the whole fleet): it may let an answer wait, see lease/pace.h. */
+void lg_upstream_crowd(struct lg_upstream *u, uint32_t hosts);
 /* How long to wait before coming back to a lessor that was lost, so that hosts (of the whole fleet) do not come all at once: from 0 for a
  * small fleet up to 10 s. The same for the same seed. */
 uint64_t lg_upstream_spread_ns(uint32_t hosts, uint64_t seed);

@@ -394,9 +394,11 @@ static int upstream_start(struct lg_node *n, struct lg_complaint *c)
 	snprintf(hello.region, sizeof(hello.region), "%s", n->config.region);
 	hello.incarnation = control.incarnation;
 	r = lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
-	if (r == 0)
-		lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
-	return r;
+	if (r < 0)
+		return r;
+	lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
+	lg_upstream_crowd(&n->upstream, hosts_in_region(&n->config));
+	return 0;
 }
 
 /* ---- the loop's callbacks ---- */

@@ -331,7 +331,7 @@ void lg_node_tick(struct lg_node *n)
 	struct adopting a = { n, lg_clock_now_ns() };
 	size_t n_reads;
 
-	n->upstream.stalled = n->client && lg_lease_client_is_stalled(n->client);
+	lg_upstream_stalled(&n->upstream, n->client && lg_lease_client_is_stalled(n->client), a.now_ns);
 	ops_flush(n);
 	n->n_due = 0;
 	lg_table_each(n->keys, due_collect, &a);

@@ -242,8 +242,7 @@ static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age
 
 static void on_batch_end(void *arg, struct lg_lease_peer *peer)
 {
-	(void)peer;
-	lg_server_flush(arg);
+	lg_server_heard(arg, lg_lease_peer_user(peer));
 }
 
 static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)

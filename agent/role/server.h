@@ -5,6 +5,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <sys/queue.h>
 
 #include "api/admin.h"
 #include "api/lease_rpc.h"
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "lease/home.h"
+#include "lease/pace.h"
 #include "lease/region.h"
 #include "lease/succession.h"
 #include "loop/loop.h"
@@ -42,12 +44,13 @@ struct lg_server_holder {
 	char name[LG_NAME_LEN];
 	bool is_region;
 	bool listed;			/* on the durable list */
-	bool dirty;			/* has unsent grants */
 	uint32_t index;			/* among its kind: the core's holder number */
 	uint64_t incarnation;
 	uint32_t n_lives;		/* incarnations heard of, counted for the core */
 	struct lg_lease_peer *peer;	/* NULL: not connected */
 	uint64_t gone_ns;		/* since when */
+	uint64_t ready_ns;		/* since when grants wait to be sent to it; 0: none do */
+	STAILQ_ENTRY(lg_server_holder) ready;
 };
 
 struct lg_server_holders {
@@ -57,6 +60,8 @@ struct lg_server_holders {
 	struct lg_succession *succession;	/* NULL: no earlier life leased to anybody */
 	uint64_t forgot_ns;			/* one of them does not remember what it spent before; 0: all do */
 	const char *prefix;			/* of keys in the store */
+	STAILQ_HEAD(, lg_server_holder) ready;	/* those with a ready_ns, the longest first */
+	struct lg_pace pace;			/* of messages to them and from them */
 };
 
 /* The way to one home: a stream, or ourselves. */
@@ -161,6 +166,8 @@ void lg_server_home_down(struct lg_server_home *home);
 void lg_server_tick(struct lg_server *s);
 void lg_server_sweep(struct lg_server *s);	/* each second: idle keys leave, meters take their sample */
 void lg_server_flush(struct lg_server *s);
+/* A message of this holder was worked off: what it brought about goes out. */
+void lg_server_heard(struct lg_server *s, const struct lg_server_holder *from);
 void lg_server_rules_changed(struct lg_server *s, bool changed[LG_RULES_MAX], bool replaced[LG_RULES_MAX]);
 void lg_server_keys_close(struct lg_server *s);
 

@@ -70,6 +70,7 @@ static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const
 	int r;
 
 	kind->prefix = prefix;
+	STAILQ_INIT(&kind->ready);
 	r = lg_table_new(LG_NAME_LEN, LG_HOLDERS_MAX, &kind->by_name);
 	if (r == 0)
 		r = lg_succession_new(s->started_ns, &kind->succession);

@@ -124,6 +124,20 @@ static void fx_region_ask(void *arg, const struct lg_ask *ask)
 	lg_lease_client_ask(k->home->client, &wire, ask);
 }
 
+static struct lg_server_holders *kind_of(struct lg_server *s, const struct lg_server_holder *holder)
+{
+	return holder->is_region ? &s->regions : &s->hosts;
+}
+
+/* There is something to be sent to it. */
+static void make_ready(struct lg_server *s, struct lg_server_holder *to)
+{
+	if (to->ready_ns)
+		return;
+	to->ready_ns = lg_clock_now_ns();
+	STAILQ_INSERT_TAIL(&kind_of(s, to)->ready, to, ready);
+}
+
 static void peer_grant(struct lg_server *s, struct lg_server_holder *to, const struct lg_key *key, const struct lg_grant *grant)
 {
 	struct lg_wire_key wire;
@@ -133,7 +147,7 @@ static void peer_grant(struct lg_server *s, struct lg_server_holder *to, const s
 	wire_of(s, key, &wire);
 	lg_lease_peer_grant(to->peer, &wire, grant);
 	lg_meter_grant(&s->rules[key->rule_id - 1].meter, to->is_region ? LG_TIER_HOME : LG_TIER_REGION, lg_clock_now_ns());
-	to->dirty = true;
+	make_ready(s, to);
 }
 
 static void fx_region_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
@@ -298,7 +312,7 @@ static void refuse(struct lg_server *s, struct lg_server_holder *to, const struc
 	if (!to->peer)
 		return;
 	lg_lease_peer_grant(to->peer, wire, &grant);
-	to->dirty = true;
+	make_ready(s, to);
 }
 
 void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const struct lg_wire_key *wire, const struct lg_ask *ask)
@@ -375,10 +389,16 @@ static void local_pump(struct lg_server *s)
 
 static void holders_flush(struct lg_server_holders *kind)
 {
-	for (size_t i = 0; i < kind->n; i++) {
-		if (kind->v[i]->dirty && kind->v[i]->peer)
-			lg_lease_peer_flush(kind->v[i]->peer);
-		kind->v[i]->dirty = false;
+	uint64_t now_ns = lg_clock_now_ns();
+	struct lg_server_holder *h;
+
+	while ((h = STAILQ_FIRST(&kind->ready)) && lg_pace_may_send(&kind->pace, (uint32_t)kind->n, h->ready_ns, now_ns)) {
+		STAILQ_REMOVE_HEAD(&kind->ready, ready);
+		h->ready_ns = 0;
+		if (!h->peer)
+			continue;
+		lg_pace_count(&kind->pace, (uint32_t)kind->n, now_ns);
+		lg_lease_peer_flush(h->peer);
 	}
 }
 
@@ -390,6 +410,14 @@ void lg_server_flush(struct lg_server *s)
 	for (size_t i = 0; i < s->config.n_regions; i++)
 		if (s->homes[i].client)
 			lg_lease_client_flush(s->homes[i].client);
+}
+
+void lg_server_heard(struct lg_server *s, const struct lg_server_holder *from)
+{
+	struct lg_server_holders *kind = kind_of(s, from);
+
+	lg_pace_count(&kind->pace, (uint32_t)kind->n, lg_clock_now_ns());
+	lg_server_flush(s);
 }
 
 /* ---- homes come and go ---- */
@@ -490,7 +518,7 @@ void lg_server_tick(struct lg_server *s)
 	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
 
 	for (size_t i = 0; i < s->config.n_regions; i++)
-		s->homes[i].upstream.stalled = s->homes[i].client && lg_lease_client_is_stalled(s->homes[i].client);
+		lg_upstream_stalled(&s->homes[i].upstream, s->homes[i].client && lg_lease_client_is_stalled(s->homes[i].client), g.now_ns);
 	if (!lg_list_is_outdated(s))
 		lg_table_each(s->home_keys, home_key_tick, &g);
 	lg_table_each(s->region_keys, region_key_tick, &g);

@@ -185,6 +185,37 @@ TEST(nothing_is_said_to_a_lessor_whom_the_last_message_has_not_reached)
 	assert_int_equal(check(&s, &low, T0 + 10000 * MS), LG_SAY_REQUEST);
 }
 
+TEST(an_answer_is_awaited_from_when_the_message_has_reached_the_lessor)
+{
+	struct script s;
+
+	up(&s);
+	send(&s, 30, T0);
+	answer(&s, false, T0 + 10 * MS);
+	send(&s, 30, T0 + 1000 * MS);
+	lg_upstream_stalled(&s.u, true, T0 + 1050 * MS);
+	lg_upstream_stalled(&s.u, false, T0 + 4000 * MS);
+	lg_upstream_stalled(&s.u, false, T0 + 4050 * MS);
+	assert_int_equal(check(&s, &low, T0 + 4062 * MS - 1), LG_SAY_NOTHING);
+	assert_int_equal(check(&s, &low, T0 + 4062 * MS), LG_SAY_REQUEST);
+}
+
+TEST(a_lessor_with_a_crowd_of_holders_is_given_some_more_time)
+{
+	static const struct { uint32_t hosts; uint64_t wait_ns; } rows[] = { { 64, 62 * MS }, { 65, 362 * MS } };
+	struct script s;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		up(&s);
+		lg_upstream_crowd(&s.u, rows[i].hosts);
+		send(&s, 30, T0);
+		answer(&s, false, T0 + 10 * MS);
+		send(&s, 30, T0 + 1000 * MS);
+		assert_int_equal(check(&s, &low, T0 + 1000 * MS + rows[i].wait_ns - 1), LG_SAY_NOTHING);
+		assert_int_equal(check(&s, &low, T0 + 1000 * MS + rows[i].wait_ns), LG_SAY_REQUEST);
+	}
+}
+
 TEST(while_the_lessor_is_recovering_a_need_that_grew_is_no_reason_to_ask_again)
 {
 	static const struct lg_asker_need more = { .own_tok = 0, .low_tok = 100, .target_tok = 120 };
@@ -516,6 +547,8 @@ int main(void)
 		cmocka_unit_test(a_push_that_fills_the_want_ends_the_waiting),
 		cmocka_unit_test(a_kept_lease_is_prolonged_now_and_then),
 		cmocka_unit_test(nothing_is_said_to_a_lessor_whom_the_last_message_has_not_reached),
+		cmocka_unit_test(an_answer_is_awaited_from_when_the_message_has_reached_the_lessor),
+		cmocka_unit_test(a_lessor_with_a_crowd_of_holders_is_given_some_more_time),
 		cmocka_unit_test(while_the_lessor_is_recovering_a_need_that_grew_is_no_reason_to_ask_again),
 		cmocka_unit_test(refused_it_keeps_quiet_for_about_a_second),
 		cmocka_unit_test(a_recovering_lessor_is_waited_for),
