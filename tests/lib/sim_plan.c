@@ -109,13 +109,6 @@ static uint32_t n_victims(const struct sim_config *c, enum sim_fault_kind kind)
 	return kind == SIM_SERVER_RESTART || kind == SIM_CLOCK_STEP ? c->n_regions : c->n_regions * (1 + c->subs_per_region);
 }
 
-static bool restarts_upper_region(const struct sim_config *c, const struct sim_plan_fault *f)
-{
-	bool one = f->kind == SIM_REGION_RESTART || f->kind == SIM_REGION_LOST || f->kind == SIM_SERVER_RESTART;
-
-	return f->kind == SIM_REHOME || (one && f->index < c->n_regions);
-}
-
 /* What fails often fails again, before all is well. */
 static void strike_again(uint64_t *rand, struct sim_plan_fault *f, const struct sim_plan_fault *last)
 {
@@ -133,9 +126,6 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 		f->kind = draw_fault(rand);
 		cut = f->kind == SIM_CUT_HOST || f->kind == SIM_CUT_REGION;
 		f->index = (uint32_t)draw(rand, 0, n_victims(&plan->c, f->kind));
-		/* Nor does a region that lends to regions: they would have to take back all they lent before they say hello to the new life. */
-		if (plan->c.subs_per_region && restarts_upper_region(&plan->c, f))
-			f->kind = SIM_HOME_RESTART;
 		f->at_ns = (uint64_t)(draw(rand, 0.05, 0.9) * (double)plan->c.end_ns);
 		f->for_ns = (uint64_t)(draw(rand, 0.1, cut || f->kind == SIM_AGENT_RESTART ? 25 : 4) * 1e9);
 		if (i && lg_rand_next(rand) % 5 == 0)

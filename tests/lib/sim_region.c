@@ -106,6 +106,12 @@ void sim_region_connect(struct node_region *n)
 		sim_push(n->sim, n->sim->now_ns + 200 * MS, EV_CONNECT_REGION, n->index, NULL);
 		return;
 	}
+	/* What it lent on was of a life of the region above that nobody remembers: it begins a new life with it. */
+	if (n->above && n->upstream.epoch && n->upstream.epoch < lessor.epoch) {
+		sim_region_stop(n);
+		sim_region_start(n);
+		return;
+	}
 	n->link.up = true;
 	lg_upstream_up(&n->upstream, lessor.epoch);
 	lessor.listed[n->index] = true;
