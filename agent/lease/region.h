@@ -29,7 +29,9 @@ LG_CLEANUP(struct lg_region, lg_region_free)
 /* Changed terms, before the lessor's are set. */
 void lg_region_terms(struct lg_region *r, const struct lg_terms *terms);
 
-/* The stream to the home is up, and lg_upstream_up() was told: it says what it holds (and its history when the home's epoch is new),
+/* The lessor may be a region too, which adopts nothing: when that has a new epoch, this object and its lessor begin a new life instead.
+ *
+ * The stream to the home is up, and lg_upstream_up() was told: it says what it holds (and its history when the home's epoch is new),
  * as a host does; returns whether it could: not while it is itself learning from its hosts what is out. */
 bool lg_region_up(struct lg_region *r, uint64_t now_ns, const struct lg_region_effects *fx);
 
