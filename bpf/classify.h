@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * struct lg_pkt to the rules it matches, and to its key under a rule. Pure.
+ * struct lg_pkt to the rules it matches. Pure.
  *
  * The scan walks one map value with arithmetic instead of branches: comparing a rule takes some 30 instructions without
  * a jump, and the verifier sees one path through 64 rules. (With a branch per rule the bitmap of hits becomes a set of
@@ -8,17 +8,8 @@
  */
 #pragma once
 
+#include "bits.h"
 #include "parse.h"
-
-/* 1 if x is 0, else 0, without a jump. Opaque at each step: clang knows the idiom and would turn it back into a branch. */
-static __always_inline __u64 lg_is_zero(__u64 x)
-{
-	x |= -x;
-	lg_opaque(x);
-	x >>= 63;
-	lg_opaque(x);
-	return x ^ 1;
-}
 
 /* Index of the lowest set bit of x, which is not 0: a de Bruijn sequence, as BPF has no such instruction. */
 static __always_inline __u32 lg_lowest_bit(__u64 x)
@@ -146,58 +137,4 @@ static __always_inline __u64 lg_classify(const struct lg_ruleset *set, const str
 		hits |= (__u64)lg_forget(lg_is_zero(lg_rule_miss(&set->rules[i], pkt))) << i;
 	}
 	return hits;
-}
-
-/* a, or b where bit is 1. Arithmetic, for the reasons above. */
-static __always_inline __u64 lg_pick(__u64 a, __u64 b, __u64 bit)
-{
-	lg_opaque(bit);
-	return a ^ ((a ^ b) & -bit);
-}
-
-/* The key of the packet under a rule: its address, masked for its family; nothing for a rule with a single bucket. */
-static __always_inline void lg_key_make(const struct lg_rule *rule, const struct lg_pkt *pkt, struct lg_key *ret_key)
-{
-	const __u64 *mask4 = (const __u64 *)rule->key_mask4, *mask6 = (const __u64 *)rule->key_mask6;
-	__u64 is_destination = lg_is_zero(rule->key_form ^ LG_FORM_DESTINATION);
-	__u64 is_rule = lg_is_zero(rule->key_form ^ LG_FORM_RULE);
-	__u64 is_ip6 = pkt->family / LG_RULE_IPV6 & 1;
-	__u64 *a = (__u64 *)ret_key->a, *b = (__u64 *)ret_key->b;
-
-	ret_key->rule_id = rule->rule_id;
-	ret_key->form = rule->key_form;
-	a[0] = lg_pick(pkt->source.w[0], pkt->destination.w[0], is_destination) & lg_pick(mask4[0], mask6[0], is_ip6);
-	a[1] = lg_pick(pkt->source.w[1], pkt->destination.w[1], is_destination) & lg_pick(mask4[1], mask6[1], is_ip6);
-	a[0] = lg_pick(a[0], 0, is_rule);
-	a[1] = lg_pick(a[1], 0, is_rule);
-	b[0] = 0;
-	b[1] = 0;
-}
-
-static __always_inline __u64 lg_mix(__u64 x)
-{
-	x ^= x >> 32;
-	x *= 0xd6e8feb86659fd93ull;
-	x ^= x >> 32;
-	x *= 0xd6e8feb86659fd93ull;
-	return x ^ x >> 32;
-}
-
-/**
- * lg_overflow_slot() - which overflow bucket of its rule a key that found no room is charged to
- * @key:  the key that found `buckets` full
- * @seed: secret of this instance, so that nobody can choose whom to share a bucket with
- *
- * By the prefix of the key's address, /24 or /64: a flood of made-up sources shares few buckets, and one bucket is all
- * that a rule with a single key, or one destination, ever gets.
- */
-static __always_inline __u32 lg_overflow_slot(const struct lg_key *key, const struct lg_pkt *pkt, __u64 seed)
-{
-	const __u64 *a = (const __u64 *)key->a;
-	struct lg_addr prefix24 = { { ~0ull, bpf_cpu_to_be64(~0xffull) } };
-	__u64 h = lg_mix(seed ^ a[0]);
-
-	if (pkt->family == LG_RULE_IPV4)
-		h = lg_mix(h ^ (a[1] & prefix24.w[1]));
-	return h & (LG_OVERFLOW_BUCKETS - 1);
 }

@@ -6,7 +6,19 @@
 
 #include "many.h"
 
-static __always_inline enum lg_reason lg_judge(struct lg_visit *visit, const struct lg_control *ctl)
+/* For a rule set that asks for it: which of the interfaces that it names the packet is on. */
+__noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
+{
+	const struct lg_interface_class *class;
+
+	if (!pkt)
+		return 0;
+	class = bpf_map_lookup_elem(&interfaces, &pkt->ifindex);
+	return class ? class->of_set[active & 1] : 0;
+}
+
+static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg_class class, struct lg_visit *visit,
+					       const struct lg_control *ctl)
 {
 	const struct lg_ruleset *set;
 	__u32 active = ctl->active_set;
@@ -15,9 +27,16 @@ static __always_inline enum lg_reason lg_judge(struct lg_visit *visit, const str
 	set = bpf_map_lookup_elem(&rules, &active);
 	if (!set)
 		return LG_PASS_NO_RULE;
+	if (f->hook == LG_HOOK_TC_EGRESS && set->needs & LG_NEEDS_CGROUP)
+		visit->pkt.cgroup_id = bpf_skb_cgroup_id(f->ctx);
+	if (set->needs & LG_NEEDS_INTERFACE)
+		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
 	hits = lg_classify(set, &visit->pkt);
+	if (class == LG_CLASS_EXEMPT)
+		hits &= set->exempt[0];
 	if (!hits)
-		return LG_PASS_NO_RULE;
+		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? LG_PASS_EXEMPT
+											 : LG_PASS_NOT_IP;
 	visit->is_reachable = ctl->reachable;
 	if (!(hits & (hits - 1)))
 		return lg_judge_one(visit, &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)]);
@@ -79,6 +98,20 @@ __noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 	return pkt ? lg_reread_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
+/* An IPv6 packet to or from IPv4, by the prefix of this host's NAT64. */
+__noinline int lg_translate(struct lg_pkt *pkt)
+{
+	const struct lg_control *ctl;
+	__u32 zero = 0;
+
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (!pkt || !ctl)
+		return 0;
+	lg_nat64(ctl->nat64, &pkt->source, &pkt->source_is4);
+	lg_nat64(ctl->nat64, &pkt->destination, &pkt->destination_is4);
+	return 0;
+}
+
 static __always_inline enum lg_class lg_read_any(const struct lg_frame *f, struct lg_visit *visit)
 {
 	struct lg_pkt *pkt = &visit->pkt;
@@ -88,7 +121,7 @@ static __always_inline enum lg_class lg_read_any(const struct lg_frame *f, struc
 	class = f->hook == LG_HOOK_XDP ? lg_read_xdp(f->ctx, pkt) : lg_read_tc(f->ctx, pkt);
 	if (class == LG_CLASS_RETRY)
 		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
-	pkt->direction = f->hook == LG_HOOK_TC_EGRESS;
+	lg_place(f, pkt);
 	return class;
 }
 
@@ -105,14 +138,11 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (lg_is_bypassed() || !ctl)
 		return LG_PASS_BYPASS;
-	switch (class) {
-	case LG_CLASS_IP: return lg_judge(visit, ctl);
-	case LG_CLASS_EXEMPT: return LG_PASS_EXEMPT;
-	case LG_CLASS_NOT_IP: return LG_PASS_NOT_IP;
-	case LG_CLASS_UNPARSABLE:
-	case LG_CLASS_RETRY: break;
-	}
-	return ctl->unparsable_drop ? LG_DROP_UNPARSABLE : LG_PASS_UNPARSABLE;
+	if (class == LG_CLASS_UNPARSABLE || class == LG_CLASS_RETRY)
+		return ctl->unparsable_drop ? LG_DROP_UNPARSABLE : LG_PASS_UNPARSABLE;
+	if (*(const __u64 *)ctl->nat64 && visit->pkt.family == LG_RULE_IPV6)
+		lg_translate(&visit->pkt);
+	return lg_judge(f, class, visit, ctl);
 }
 
 /* True if the frame may pass. */

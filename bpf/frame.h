@@ -41,13 +41,14 @@ static __always_inline __u32 lg_forget(__u32 x)
 	return *half ^ LG_NOT_ZERO;
 }
 
+#define LG_VLAN_ID_MASK 0x0fff
+
 struct lg_frame {
 	const __u8 *data; /* Ethernet header */
 	const __u8 *end;  /* end of what can be read directly */
 	__u32 len_bytes;  /* the whole frame, without FCS and without a tag the kernel holds apart */
-	__u32 n_tags;     /* VLAN tags the kernel holds apart (TC): 0 or 1; they precede those in the frame */
-	__u32 tci;        /* of the tag held apart: priority bits and id */
 	__u32 ifindex;    /* of the interface the hook is on */
+	__u16 tag;        /* VLAN tag that the kernel holds apart (TC) and that precedes those in the frame: 1 + id; 0: none */
 	__u32 gso_segs;   /* superframe (TC): packets in it, 0 unknown */
 	__u32 gso_size;   /* superframe: payload of each packet; 0: no superframe */
 	void *ctx;        /* kernel only */
@@ -75,8 +76,7 @@ static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __
 		.data = (const __u8 *)(long)skb->data,
 		.end = (const __u8 *)(long)skb->data_end,
 		.len_bytes = skb->len,
-		.n_tags = !!skb->vlan_present,
-		.tci = skb->vlan_tci,
+		.tag = skb->vlan_present ? 1 + (skb->vlan_tci & LG_VLAN_ID_MASK) : 0,
 		.ifindex = skb->ifindex,
 		.gso_segs = skb->gso_segs,
 		.gso_size = skb->gso_size,

@@ -45,9 +45,9 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 	struct lg_bucket *bucket = NULL;
 	int r;
 
-	lg_key_make(rule, &visit->pkt, &visit->key);
+	lg_visit_key(visit, rule);
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
-		bucket = lg_find(visit); /* what can never pass is refused by lg_step() and needs none */
+		bucket = lg_find(visit, rule); /* what can never pass is refused by lg_step() and needs none */
 	r = lg_step(visit, match, rule, bucket, step);
 	if (lg_step_event(r))
 		lg_announce(visit, rule, bucket, lg_step_event(r));

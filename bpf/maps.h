@@ -30,6 +30,22 @@ struct {
 	__type(value, struct lg_bucket);
 } buckets SEC(".maps");
 
+/* Not preallocated: few rules have such keys, and for those the bucket counts, not this. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, LG_KEYS_DEFAULT);
+	__type(key, struct lg_key);
+	__type(value, struct lg_wide_key);
+} wide_keys SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LG_INTERFACES_KNOWN_MAX);
+	__type(key, __u32);
+	__type(value, struct lg_interface_class);
+} interfaces SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, (LG_RULES_MAX * LG_OVERFLOW_BUCKETS));

@@ -117,8 +117,11 @@ static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *
 /* An overflow bucket stays where it is, and becomes blank: what can be spent goes first. */
 static __always_inline int lg_op_delete(const struct lg_op *op, struct lg_bucket *bucket)
 {
-	if (op->key.form != LG_FORM_OVERFLOW)
+	if (op->key.form != LG_FORM_OVERFLOW) {
+		if (op->key.form & LG_FORM_HASHED)
+			bpf_map_delete_elem(&wide_keys, &op->key);
 		return bpf_map_delete_elem(&buckets, &op->key);
+	}
 	lg_write(bucket->granted_tok, 0);
 	__builtin_memset(bucket, 0, sizeof(*bucket));
 	return 0;

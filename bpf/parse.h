@@ -20,7 +20,6 @@
 #define LG_IP_MORE 0x2000
 #define LG_IP6_OFFSET_MASK 0xfff8
 #define LG_IP6_MORE 0x0001
-#define LG_VLAN_ID_MASK 0x0fff
 #define LG_ETHERTYPE_MIN 0x600 /* below it the field is a length (802.3, LLC) */
 
 enum lg_ip_protocol {
@@ -40,13 +39,13 @@ enum lg_ip_protocol {
 /* Types and, behind them, codes that a limit must not touch unless a rule names them. */
 enum lg_icmp_kept {
 	LG_ICMP_UNREACHABLE = 3,
-	LG_ICMP_FRAG_NEEDED = 4,      /* code */
+	LG_ICMP_FRAG_NEEDED = 4, /* code */
 	LG_ICMP6_TOO_BIG = 2,
-	LG_ICMP6_MLD_FIRST = 130,     /* listener query, report, done */
+	LG_ICMP6_MLD_FIRST = 130, /* listener query, report, done */
 	LG_ICMP6_MLD_LAST = 132,
 	LG_ICMP6_MLD2_REPORT = 143,
-	LG_ICMP6_ND_FIRST = 133,      /* router solicitation */
-	LG_ICMP6_ND_LAST = 137,       /* redirect */
+	LG_ICMP6_ND_FIRST = 133, /* router solicitation */
+	LG_ICMP6_ND_LAST = 137,  /* redirect */
 };
 
 enum lg_class {
@@ -61,33 +60,35 @@ struct lg_addr {
 	__u64 w[2]; /* 16 bytes in network order, IPv4 as ::ffff:a.b.c.d */
 };
 
-enum lg_fragment { LG_FRAGMENT_NONE = 0, LG_FRAGMENT_FIRST = 1, LG_FRAGMENT_LATER = 2 };
+enum lg_fragment { LG_FRAGMENT_NONE = 0,
+		   LG_FRAGMENT_FIRST = 1,
+		   LG_FRAGMENT_LATER = 2 };
 
 /* What the packet does not have is 0. */
 struct lg_pkt {
 	struct lg_addr source;
 	struct lg_addr destination;
-	__u64 cgroup_id;    /* of the sending socket, at TC egress */
-	__u32 packets;      /* a superframe counts as its segments */
-	__u32 bytes;        /* on the wire, without FCS */
-	__u32 l4_off;       /* of the transport header; 0: there is none to be seen */
-	__u32 family;       /* of its header, the flag a rule needs to match: LG_RULE_IPV4, _IPV6 or _NOT_IP; 0: not read */
-	__u32 ifindex;      /* of the interface the hook is on */
-	__u32 iface_class;  /* 1 .. 63: which of the interfaces that rules name; 0: none of them */
+	__u64 cgroup_id;        /* of the sending socket, at TC egress */
+	__u32 packets;          /* a superframe counts as its segments */
+	__u32 bytes;            /* on the wire, without FCS */
+	__u32 l4_off;           /* of the transport header; 0: there is none to be seen */
+	__u32 family;           /* of its header, the flag a rule needs to match: LG_RULE_IPV4, _IPV6 or _NOT_IP; 0: not read */
+	__u32 ifindex;          /* of the interface the hook is on */
+	__u32 iface_class;      /* 1 .. 63: which of the interfaces that rules name; 0: none of them */
 	__u16 destination_port; /* host order, as all numbers here */
 	__u16 source_port;
-	__u16 ethertype;    /* behind the tags; 0: 802.3 with a length */
-	__u16 vlan;         /* 1 + id of the outer tag, priority bits masked off; 0: untagged */
+	__u16 ethertype; /* behind the tags; 0: 802.3 with a length */
+	__u16 vlan;      /* 1 + id of the outer tag, priority bits masked off; 0: untagged */
 	__u16 inner_vlan;
-	__u8 protocol;      /* behind extension headers */
+	__u8 protocol; /* behind extension headers */
 	__u8 has_port;
-	__u8 tcp_flags;     /* 0 unless a TCP header was seen */
-	__u8 has_icmp;      /* type and code were seen */
+	__u8 tcp_flags; /* 0 unless a TCP header was seen */
+	__u8 has_icmp;  /* type and code were seen */
 	__u8 icmp_type;
 	__u8 icmp_code;
-	__u8 fragment;      /* enum lg_fragment */
-	__u8 direction;     /* 0: ingress, 1: egress */
-	__u8 source_is4;    /* the address is IPv4, which those mapped into IPv6 are too, whatever the family */
+	__u8 fragment;   /* enum lg_fragment */
+	__u8 direction;  /* 0: ingress, 1: egress */
+	__u8 source_is4; /* the address is IPv4, which those mapped into IPv6 are too, whatever the family */
 	__u8 destination_is4;
 };
 
@@ -131,6 +132,18 @@ struct lg_icmp {
 	__u8 code;
 };
 
+/* Room for one header at a time, where it cannot be read in place: one for all saves stack. */
+union lg_head {
+	struct ethhdr eth;
+	struct lg_vlan vlan;
+	struct iphdr ip4;
+	struct lg_ip6 ip6;
+	struct lg_ip6_ext ext;
+	struct lg_ports ports;
+	struct lg_tcp tcp;
+	struct lg_icmp icmp;
+};
+
 /*
  * Extension headers by protocol number: 0 none, else 1 + the bytes one unit of the length field stands for. A table and
  * no switch, so that the verifier walks one path through the chain and not four to the power of eight.
@@ -162,15 +175,14 @@ static __always_inline void lg_ports_set(struct lg_pkt *pkt, const struct lg_por
 }
 
 /* A header cut off before its flags would be TCP that no rule about flags sees: it is none at all. */
-static __always_inline enum lg_class lg_parse_tcp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_tcp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt, union lg_head *buf)
 {
 	const struct lg_tcp *tcp;
-	struct lg_tcp buf;
 
-	tcp = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	tcp = lg_frame_at(f, pkt->l4_off, sizeof(*tcp), buf);
 	if (!tcp)
 		return lg_no_bytes(f);
-	if (pkt->l4_off + sizeof(buf) > end)
+	if (pkt->l4_off + sizeof(*tcp) > end)
 		return LG_CLASS_UNPARSABLE;
 	lg_ports_set(pkt, &tcp->ports);
 	pkt->tcp_flags = tcp->flags;
@@ -178,33 +190,31 @@ static __always_inline enum lg_class lg_parse_tcp(const struct lg_frame *f, __u3
 }
 
 /* What stands in a header at l4_off, which must lie before @end; ICMP is for the families to read. */
-static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt, union lg_head *buf)
 {
 	const struct lg_ports *ports;
-	struct lg_ports buf;
 
 	if (pkt->protocol == LG_PROTO_TCP)
-		return lg_parse_tcp(f, end, pkt);
+		return lg_parse_tcp(f, end, pkt, buf);
 	if (pkt->protocol != LG_PROTO_UDP && pkt->protocol != LG_PROTO_SCTP)
 		return LG_CLASS_IP;
-	ports = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	ports = lg_frame_at(f, pkt->l4_off, sizeof(*ports), buf);
 	if (!ports)
 		return lg_no_bytes(f);
-	if (pkt->l4_off + sizeof(buf) > end)
+	if (pkt->l4_off + sizeof(*ports) > end)
 		return LG_CLASS_UNPARSABLE;
 	lg_ports_set(pkt, ports);
 	return LG_CLASS_IP;
 }
 
-static __always_inline enum lg_class lg_parse_icmp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_icmp(const struct lg_frame *f, __u32 end, struct lg_pkt *pkt, union lg_head *buf)
 {
 	const struct lg_icmp *icmp;
-	struct lg_icmp buf;
 
-	icmp = lg_frame_at(f, pkt->l4_off, sizeof(buf), &buf);
+	icmp = lg_frame_at(f, pkt->l4_off, sizeof(*icmp), buf);
 	if (!icmp)
 		return lg_no_bytes(f);
-	if (pkt->l4_off + sizeof(buf) > end)
+	if (pkt->l4_off + sizeof(*icmp) > end)
 		return LG_CLASS_UNPARSABLE;
 	pkt->icmp_type = icmp->type;
 	pkt->icmp_code = icmp->code;
@@ -239,15 +249,14 @@ static __always_inline _Bool lg_is_kept4(__be32 destination, const struct lg_pkt
 	return pkt->has_icmp && pkt->icmp_type == LG_ICMP_UNREACHABLE && pkt->icmp_code == LG_ICMP_FRAG_NEEDED;
 }
 
-static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt, union lg_head *buf)
 {
 	__u32 header_bytes, total_bytes, rest_bytes;
 	enum lg_class class = LG_CLASS_IP;
 	const struct iphdr *ip;
 	__be32 destination;
-	struct iphdr buf;
 
-	ip = lg_frame_at(f, off, sizeof(*ip), &buf);
+	ip = lg_frame_at(f, off, sizeof(*ip), buf);
 	if (!ip)
 		return lg_no_bytes(f);
 	rest_bytes = f->len_bytes - off;
@@ -268,8 +277,8 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 		if (ip->frag_off & bpf_htons(LG_IP_MORE))
 			pkt->fragment = LG_FRAGMENT_FIRST;
 		pkt->l4_off = off + header_bytes;
-		class = pkt->protocol == LG_PROTO_ICMP ? lg_parse_icmp(f, off + total_bytes, pkt)
-						       : lg_parse_l4(f, off + total_bytes, pkt);
+		class = pkt->protocol == LG_PROTO_ICMP ? lg_parse_icmp(f, off + total_bytes, pkt, buf)
+						       : lg_parse_l4(f, off + total_bytes, pkt, buf);
 	}
 	return class == LG_CLASS_IP && lg_is_kept4(destination, pkt) ? LG_CLASS_EXEMPT : class;
 }
@@ -304,20 +313,16 @@ static __always_inline _Bool lg_is_kept6(const struct lg_pkt *pkt)
 	return (pkt->destination.w[0] & bpf_cpu_to_be64(0xffffull << 48)) == bpf_cpu_to_be64(0xff02ull << 48);
 }
 
-static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u32 off, struct lg_pkt *pkt, union lg_head *buf)
 {
 	const struct lg_ip6_ext *ext;
-	union {
-		struct lg_ip6 ip;
-		struct lg_ip6_ext ext;
-	} buf;
 	const struct lg_ip6 *ip;
 	_Bool is_fragment = 0;
 	__u8 next, hop_limit;
 	enum lg_class class;
 	__u32 end, unit, i;
 
-	ip = lg_frame_at(f, off, sizeof(*ip), &buf.ip);
+	ip = lg_frame_at(f, off, sizeof(*ip), buf);
 	if (!ip)
 		return lg_no_bytes(f);
 	if ((ip->version & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
@@ -342,7 +347,7 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 			break;
 		if (f->is_fast)
 			return LG_CLASS_RETRY;
-		ext = lg_frame_at(f, off, sizeof(*ext), &buf.ext);
+		ext = lg_frame_at(f, off, sizeof(*ext), buf);
 		if (!ext || off + sizeof(*ext) > end)
 			return LG_CLASS_UNPARSABLE;
 		if (next == LG_PROTO_FRAGMENT) {
@@ -365,9 +370,9 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 	pkt->protocol = next;
 	pkt->l4_off = off;
 	if (next != LG_PROTO_ICMPV6) {
-		class = lg_parse_l4(f, end, pkt);
+		class = lg_parse_l4(f, end, pkt, buf);
 	} else {
-		class = lg_parse_icmp(f, end, pkt);
+		class = lg_parse_icmp(f, end, pkt, buf);
 		if (class == LG_CLASS_IP && lg_is_kept_icmp6(pkt, hop_limit, is_fragment))
 			return LG_CLASS_EXEMPT;
 	}
@@ -375,10 +380,8 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 }
 
 /* One more tag: the first one is the outer, the second the inner. */
-static __always_inline void lg_tag_add(struct lg_pkt *pkt, __u16 tci)
+static __always_inline void lg_tag_add(struct lg_pkt *pkt, __u16 tag)
 {
-	__u16 tag = 1 + (tci & LG_VLAN_ID_MASK);
-
 	if (pkt->vlan)
 		pkt->inner_vlan = tag;
 	else
@@ -386,14 +389,15 @@ static __always_inline void lg_tag_add(struct lg_pkt *pkt, __u16 tci)
 }
 
 /* What follows Ethernet header and tags. */
-static __always_inline enum lg_class lg_parse_l3(const struct lg_frame *f, __be16 proto, __u32 off, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_parse_l3(const struct lg_frame *f, __be16 proto, __u32 off, struct lg_pkt *pkt,
+						 union lg_head *buf)
 {
 	if (bpf_ntohs(proto) >= LG_ETHERTYPE_MIN)
 		pkt->ethertype = bpf_ntohs(proto);
 	if (proto == bpf_htons(ETH_P_IP))
-		return lg_parse_ip4(f, off, pkt);
+		return lg_parse_ip4(f, off, pkt, buf);
 	if (proto == bpf_htons(ETH_P_IPV6))
-		return lg_parse_ip6(f, off, pkt);
+		return lg_parse_ip6(f, off, pkt, buf);
 	if (lg_is_vlan(proto))
 		return LG_CLASS_UNPARSABLE;
 	pkt->family = LG_RULE_NOT_IP;
@@ -403,41 +407,43 @@ static __always_inline enum lg_class lg_parse_l3(const struct lg_frame *f, __be1
 /**
  * lg_parse_into() - what kind of frame it is and, for IP, whose
  * @f:   a fast one answers LG_CLASS_RETRY where direct reads do not reach, and on extension headers
- * @pkt: all 0; what stands in the frame is set, but packets and bytes (lg_measure)
+ * @pkt: all 0; what stands in the frame is set, but packets and bytes (lg_measure) and where it is (lg_place)
  */
 static __always_inline enum lg_class lg_parse_into(const struct lg_frame *f, struct lg_pkt *pkt)
 {
-	union {
-		struct ethhdr eth;
-		struct lg_vlan vlan;
-	} buf;
+	union lg_head buf;
 	const struct lg_vlan *vlan;
 	const struct ethhdr *eth;
 	__u32 off = ETH_HLEN, i;
 	__be16 proto;
 
-	pkt->ifindex = f->ifindex;
-	pkt->direction = f->hook == LG_HOOK_TC_EGRESS;
-	if (f->n_tags)
-		lg_tag_add(pkt, f->tci);
+	pkt->vlan = f->tag;
 	eth = lg_frame_at(f, 0, sizeof(*eth), &buf.eth);
 	if (!eth)
 		return lg_no_bytes(f);
 	proto = eth->h_proto;
-	for (i = f->n_tags; i < LG_VLAN_TAGS_MAX && lg_is_vlan(proto); i++) {
+	for (i = f->tag != 0; i < LG_VLAN_TAGS_MAX && lg_is_vlan(proto); i++) {
 		vlan = lg_frame_at(f, off, sizeof(*vlan), &buf.vlan);
 		if (!vlan)
 			return lg_no_bytes(f);
-		lg_tag_add(pkt, bpf_ntohs(vlan->tci));
+		lg_tag_add(pkt, 1 + (bpf_ntohs(vlan->tci) & LG_VLAN_ID_MASK));
 		proto = vlan->proto;
 		off += sizeof(*vlan);
 	}
-	return lg_parse_l3(f, proto, off, pkt);
+	return lg_parse_l3(f, proto, off, pkt, &buf);
+}
+
+/* Set where the packet is. */
+static __always_inline void lg_place(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	pkt->ifindex = f->ifindex;
+	pkt->direction = f->hook == LG_HOOK_TC_EGRESS;
 }
 
 static __always_inline enum lg_class lg_parse(const struct lg_frame *f, struct lg_pkt *pkt)
 {
 	__builtin_memset(pkt, 0, sizeof(*pkt));
+	lg_place(f, pkt);
 	return lg_parse_into(f, pkt);
 }
 
@@ -471,7 +477,7 @@ static __always_inline __u32 lg_headers_bytes(const struct lg_frame *f, const st
  */
 static __always_inline _Bool lg_measure(const struct lg_frame *f, struct lg_pkt *pkt)
 {
-	__u32 tag_bytes = f->n_tags * sizeof(struct lg_vlan), segs, headers_bytes;
+	__u32 tag_bytes = f->tag ? sizeof(struct lg_vlan) : 0, segs, headers_bytes;
 
 	pkt->packets = 1;
 	pkt->bytes = f->len_bytes + tag_bytes;

@@ -13,6 +13,7 @@
 #include "bucket.h"
 #include "classify.h"
 #include "count.h"
+#include "key.h"
 
 /* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
 const volatile bool lg_test_clock = false;
@@ -72,6 +73,23 @@ static __always_inline bool lg_announce_admit(struct lg_shared *words, __u64 now
 	return false;
 }
 
+/* Makes the packet's key under a rule of any kind the key at hand. */
+__noinline int lg_visit_key(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	const struct lg_control *ctl;
+	__u32 zero = 0;
+
+	if (!visit || !rule)
+		return 0;
+	if (rule->key_form) {
+		lg_key_make(rule, &visit->pkt, &visit->key);
+		return 0;
+	}
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	lg_product_make(rule, &visit->pkt, ctl ? ctl->hash_seed : 0, &visit->key);
+	return 0;
+}
+
 static __always_inline __u64 lg_cost(const struct lg_rule *rule, const struct lg_pkt *pkt)
 {
 	return lg_pick(pkt->packets, pkt->bytes, rule->flags / LG_RULE_BYTES & 1);
@@ -101,16 +119,32 @@ static __always_inline struct lg_bucket *lg_crowded(struct lg_visit *visit, cons
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (rule->on_full != LG_ON_FULL_OVERFLOW || !ctl)
 		return NULL;
-	lg_key_make(rule, &visit->pkt, &visit->key);
-	slot = lg_overflow_slot(&visit->key, &visit->pkt, ctl->hash_seed);
+	if (visit->key.form == LG_FORM_OVERFLOW) {
+		slot = *(__u32 *)visit->key.a & (LG_OVERFLOW_BUCKETS - 1);
+	} else {
+		slot = lg_overflow_slot(rule, &visit->key, &visit->pkt, ctl->hash_seed);
+		visit->key.form = LG_FORM_OVERFLOW;
+		__builtin_memset(visit->key.a, 0, sizeof(visit->key.a) + sizeof(visit->key.b));
+		*(__u32 *)visit->key.a = slot;
+	}
 	index = (rule->rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
-	visit->key.form = LG_FORM_OVERFLOW;
-	__builtin_memset(visit->key.a, 0, sizeof(visit->key.a));
-	*(__u32 *)visit->key.a = slot;
 	return bpf_map_lookup_elem(&overflow, &index);
 }
 
-/* Makes a bucket for the key at hand. Returns 1 if there is one now, made here or by another CPU, 0 if there is no room. */
+/* Notes what the key at hand is a hash of. */
+__noinline int lg_wide_note(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	struct lg_wide_key wide;
+	struct lg_key key;
+
+	if (!visit || !rule)
+		return 0;
+	key = visit->key;
+	lg_wide_make(rule, &visit->pkt, &wide);
+	return (int)bpf_map_update_elem(&wide_keys, &key, &wide, BPF_ANY);
+}
+
+/* Makes a bucket for the key at hand. Returns 2 if it did, 1 if another CPU was first, 0 if there is no room. */
 __noinline int lg_newcomer(struct lg_visit *visit)
 {
 	struct lg_shared *words;
@@ -123,7 +157,9 @@ __noinline int lg_newcomer(struct lg_visit *visit)
 	key = visit->key;
 	/* As int: before 6.4 map operations return one, and what stands in the upper half of the register is anybody's guess. */
 	r = (int)bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
-	if (!r || r == -EEXIST)
+	if (!r)
+		return 2;
+	if (r == -EEXIST)
 		return 1;
 	words = bpf_map_lookup_elem(&shared, &zero);
 	if (words)
@@ -274,13 +310,17 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 }
 
 /* The bucket of the key at hand: found, made or, where there is no room, NULL. */
-static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit)
+static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit, const struct lg_rule *rule)
 {
 	struct lg_bucket *bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+	int r;
 
-	if (!bucket && lg_newcomer(visit))
-		bucket = bpf_map_lookup_elem(&buckets, &visit->key);
-	return bucket;
+	if (bucket)
+		return bucket;
+	r = lg_newcomer(visit);
+	if (r == 2 && visit->key.form & LG_FORM_HASHED)
+		lg_wide_note(visit, rule);
+	return r ? bpf_map_lookup_elem(&buckets, &visit->key) : NULL;
 }
 
 /* ---- one rule ---- */
@@ -298,8 +338,11 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
 	if (reason != LG_PASS_ADMITTED)
 		return lg_conclude(rule, reason, &visit->pkt);
-	lg_key_make(rule, &visit->pkt, &visit->key);
-	bucket = lg_find(visit);
+	if (rule->key_form)
+		lg_key_make(rule, &visit->pkt, &visit->key);
+	else
+		lg_visit_key(visit, rule);
+	bucket = lg_find(visit, rule);
 	if (bucket && lg_read(bucket->kind)) {
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);

@@ -119,7 +119,7 @@ static void key_text(const struct keys *k, const struct lg_key *key, char *buf, 
 	struct lg_key_shape shape;
 
 	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
-	lg_key_format(key, &shape, buf, len);
+	lg_key_format(key, &shape, NULL, buf, len);
 }
 
 static json_t *row_json(const struct keys *k, const struct row *row, uint64_t now_ns)

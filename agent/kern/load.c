@@ -135,13 +135,14 @@ static int check_map(struct loading *l, const struct bpf_map *map, int fd)
 	__u32 len = sizeof(info);
 	char what[256] = "";
 	bool is_buckets = strcmp(bpf_map__name(map), lg_map_name(LG_MAP_BUCKETS)) == 0;
+	bool is_wide = strcmp(bpf_map__name(map), lg_map_name(LG_MAP_WIDE_KEYS)) == 0;
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
 		return -errno;
 	differ(what, sizeof(what), "type", info.type, bpf_map__type(map));
 	differ(what, sizeof(what), "key size", info.key_size, bpf_map__key_size(map));
 	differ(what, sizeof(what), "value size", info.value_size, bpf_map__value_size(map));
-	if (!is_buckets)
+	if (!is_buckets && !is_wide)
 		differ(what, sizeof(what), "max entries", info.max_entries, bpf_map__max_entries(map));
 	differ(what, sizeof(what), "flags", info.map_flags, bpf_map__map_flags(map));
 	if (what[0]) {
@@ -259,7 +260,8 @@ static int skel_open(struct loading *l)
 		return r;
 	}
 	l->skel->rodata->lg_test_clock = l->o->test_clock;
-	return bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+	r = bpf_map__set_max_entries(l->skel->maps.wide_keys, max_keys);
+	return r < 0 ? r : bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
 }
 
 static int skel_load(struct loading *l)
@@ -458,6 +460,8 @@ static const struct {
 } map_sizes[_LG_MAP_N] = {
 	[LG_MAP_BYPASS] = { 4, sizeof(struct lg_bypass) },
 	[LG_MAP_BUCKETS] = { sizeof(struct lg_key), sizeof(struct lg_bucket) },
+	[LG_MAP_WIDE_KEYS] = { sizeof(struct lg_key), sizeof(struct lg_wide_key) },
+	[LG_MAP_INTERFACES] = { 4, sizeof(struct lg_interface_class) },
 	[LG_MAP_OVERFLOW] = { 4, sizeof(struct lg_bucket) },
 	[LG_MAP_RULES] = { 4, sizeof(struct lg_ruleset) },
 	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },

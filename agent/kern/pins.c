@@ -21,6 +21,8 @@
 static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_BYPASS] = "bypass",
 	[LG_MAP_BUCKETS] = "buckets",
+	[LG_MAP_WIDE_KEYS] = "wide_keys",
+	[LG_MAP_INTERFACES] = "interfaces",
 	[LG_MAP_OVERFLOW] = "overflow",
 	[LG_MAP_RULES] = "rules",
 	[LG_MAP_RULE_NAMES] = "rule_names",

@@ -235,7 +235,7 @@ static json_t *record_json(const struct lg_journal_entry *entry, const struct vi
 	char key[80];
 	json_t *o;
 
-	lg_key_format(&v->key, &shape, key, sizeof(key));
+	lg_key_format(&v->key, &shape, NULL, key, sizeof(key));
 	o = json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "seq", (json_int_t)entry->seq, "time_ms",
 		      (json_int_t)entry->time_ms, "what", kind_names[v->e.kind], "tier", tier_names[v->e.tier], "holder", v->holder,
 		      "rule", v->rule, "key", key, "epoch", (json_int_t)v->e.epoch, "generation", (json_int_t)v->e.generation, "tok",

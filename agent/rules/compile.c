@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/if_ether.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,17 +86,41 @@ static void prefix_fill(const struct lg_prefix_list *list, uint8_t addr[16], uin
 	lg_addr_mask(mask, list->v->len + (list->v->family == 4 ? 96u : 0u));
 }
 
+static void masks_fill(const struct lg_key_len *len, uint8_t mask4[16], uint8_t mask6[16])
+{
+	memset(mask4, 0xff, 16);
+	memset(mask6, 0xff, 16);
+	lg_addr_mask(mask4, 96u + len->ipv4);
+	lg_addr_mask(mask6, len->ipv6);
+}
+
+static void narrow_fill(uint32_t parts, struct lg_key_narrow *mask)
+{
+	mask->source_port = parts & LG_KEY_SOURCE_PORT ? 0xffff : 0;
+	mask->destination_port = parts & LG_KEY_DESTINATION_PORT ? 0xffff : 0;
+	mask->vlan = parts & LG_KEY_VLAN ? 0xffff : 0;
+	mask->inner_vlan = parts & LG_KEY_INNER_VLAN ? 0xffff : 0;
+	mask->interface = parts & LG_KEY_INTERFACE ? ~0u : 0;
+	mask->protocol = parts & LG_KEY_PROTOCOL ? 0xff : 0;
+}
+
 static void key_fill(const struct lg_rule_def *def, struct lg_rule *rule)
 {
-	const struct lg_key_len *lens = def->key.form == LG_FORM_DESTINATION ? &def->key.destination : &def->key.source;
+	const struct lg_key_shape *key = &def->key;
 
-	rule->key_form = (uint8_t)def->key.form;
-	if (def->key.form == LG_FORM_RULE)
+	if (key->form & LG_FORM_PRODUCT) {
+		rule->product_form = key->form;
+		rule->hash_seed = lg_rule_identity(def);
+		narrow_fill(key->parts, &rule->narrow_mask);
+		if (key->parts & LG_KEY_SOURCE)
+			masks_fill(&key->source, rule->key_mask4, rule->key_mask6);
+		if (key->parts & LG_KEY_DESTINATION)
+			masks_fill(&key->destination, rule->destination_mask4, rule->destination_mask6);
 		return;
-	memset(rule->key_mask4, 0xff, sizeof(rule->key_mask4));
-	memset(rule->key_mask6, 0xff, sizeof(rule->key_mask6));
-	lg_addr_mask(rule->key_mask4, 96u + lens->ipv4);
-	lg_addr_mask(rule->key_mask6, lens->ipv6);
+	}
+	rule->key_form = (uint8_t)key->form;
+	if (key->form != LG_FORM_RULE)
+		masks_fill(key->form == LG_FORM_DESTINATION ? &key->destination : &key->source, rule->key_mask4, rule->key_mask6);
 }
 
 static uint8_t mask_bits(const uint8_t mask[16])
@@ -107,28 +132,52 @@ static uint8_t mask_bits(const uint8_t mask[16])
 	return (uint8_t)n;
 }
 
+static struct lg_key_len len_of(const uint8_t mask4[16], const uint8_t mask6[16])
+{
+	unsigned int bits4 = mask_bits(mask4);
+
+	return (struct lg_key_len){ (uint8_t)(bits4 > 96 ? bits4 - 96 : 0), mask_bits(mask6) };
+}
+
 void lg_key_shape_of(const struct lg_rule *rule, struct lg_key_shape *ret)
 {
-	struct lg_key_len len = { 32, 128 };
+	static const struct lg_key_len whole = { 32, 128 };
+	struct lg_key_shape shape = { .source = whole, .destination = whole };
 
-	*ret = (struct lg_key_shape){ .source = len, .destination = len };
-	if (!rule || rule->key_form == LG_FORM_RULE)
-		return;
-	len = (struct lg_key_len){ (uint8_t)(mask_bits(rule->key_mask4) - 96), mask_bits(rule->key_mask6) };
-	*ret = (struct lg_key_shape){ .form = rule->key_form, .source = len, .destination = len };
+	if (rule) {
+		shape.form = rule->key_form ? rule->key_form : rule->product_form;
+		shape.parts = lg_key_parts(shape.form);
+		shape.source = len_of(rule->key_mask4, rule->key_mask6);
+		shape.destination = rule->key_form ? shape.source : len_of(rule->destination_mask4, rule->destination_mask6);
+	}
+	*ret = shape;
+}
+
+/*
+ * What the packet's header may be. An IPv4 prefix says nothing of it: IPv4 addresses stand in IPv6 headers too, mapped or behind
+ * NAT64. An IPv6 prefix does, as all IPv4 addresses lie in ::/0.
+ */
+static uint32_t families_of(const struct lg_match *match)
+{
+	if (match->ethertype.has && match->ethertype.value == ETH_P_IP)
+		return LG_RULE_IPV4;
+	if (match->ethertype.has && match->ethertype.value == ETH_P_IPV6)
+		return LG_RULE_IPV6;
+	if (match->ethertype.has)
+		return LG_RULE_NOT_IP;
+	return lg_match_family(match) == 6 ? LG_RULE_IPV6 : LG_RULE_IPV4 | LG_RULE_IPV6;
 }
 
 static uint32_t flags_of(const struct lg_rule_def *def)
 {
-	uint8_t family = lg_match_family(&def->match);
 	uint32_t flags = 0;
 
 	flags |= def->scope == LG_SCOPE_GLOBAL ? LG_RULE_GLOBAL : 0;
 	flags |= def->shadow ? LG_RULE_SHADOW : 0;
 	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
 	flags |= def->match.has_protocol ? LG_RULE_PROTOCOL : 0;
-	flags |= family != 6 ? LG_RULE_IPV4 : 0;
-	flags |= family != 4 ? LG_RULE_IPV6 : 0;
+	flags |= families_of(&def->match);
+	flags |= lg_match_names_exempt(&def->match) ? LG_RULE_EXEMPT : 0;
 	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
 	return flags;
 }
@@ -314,6 +363,38 @@ static int specificity_compare(const void *pa, const void *pb)
 	return a->index < b->index ? -1 : 1;
 }
 
+/* The class of an interface's name in the set, made if needed; 0: there are too many. */
+static uint32_t interface_class(struct lg_ruleset *set, const char *name)
+{
+	for (uint32_t i = 1; i < LG_INTERFACE_CLASSES; i++) {
+		if (!set->interfaces[i][0])
+			snprintf(set->interfaces[i], sizeof(set->interfaces[i]), "%s", name);
+		if (strcmp(set->interfaces[i], name) == 0)
+			return i;
+	}
+	return 0;
+}
+
+/* What has to be looked up for a packet. */
+static int needs_fill(struct compiler *k, struct lg_complaint *c)
+{
+	for (size_t i = 0; i < k->rules->n; i++) {
+		const struct lg_rule_def *def = &k->rules->v[i];
+
+		k->set.needs |= def->key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
+		k->set.needs |= def->match.n_interfaces ? LG_NEEDS_INTERFACE : 0;
+		for (size_t j = 0; j < def->match.n_interfaces; j++) {
+			if (interface_class(&k->set, def->match.interfaces[j]))
+				continue;
+			c->line = def->line;
+			c->col = 0;
+			return lg_complain(c, "rule \"%s\": \"%s\" is one interface too many: the rules of a file can name %d", def->name,
+					   def->match.interfaces[j], LG_INTERFACE_CLASSES - 1);
+		}
+	}
+	return 0;
+}
+
 static void set_fill(struct compiler *k)
 {
 	const struct lg_ruleset *old = k->env->old_set;
@@ -327,6 +408,8 @@ static void set_fill(struct compiler *k)
 	for (; n < k->rules->n; n++)
 		k->set.rules[n] = k->built[order[n].index];
 	k->set.n_rules = n;
+	for (uint32_t i = 0; i < n; i++)
+		k->set.exempt[i / 64] |= (uint64_t)!!(k->set.rules[i].flags & LG_RULE_EXEMPT) << (i % 64);
 	k->set.version = (old ? old->version : 0) + 1;
 
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
@@ -380,7 +463,9 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 	k->rules = rules;
 	k->env = env;
 
-	r = known_ids_keep(k, c);
+	r = needs_fill(k, c);
+	if (r == 0)
+		r = known_ids_keep(k, c);
 	if (r < 0)
 		return r;
 	rest_retire(k);

@@ -2,6 +2,9 @@
 #include "rules/rule.h"
 
 #include <inttypes.h>
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -120,6 +123,41 @@ uint8_t lg_match_family(const struct lg_match *match)
 	return family;
 }
 
+static bool covers(const struct lg_ranges *ranges, unsigned int lo, unsigned int hi)
+{
+	for (size_t i = 0; i < ranges->n; i++)
+		if (ranges->v[i].lo <= hi && ranges->v[i].hi >= lo)
+			return true;
+	return false;
+}
+
+static bool is_link_local_multicast(const struct lg_prefix *p)
+{
+	static const uint8_t net4[16] = { [10] = 0xff, 0xff, 224 };
+
+	if (p->family == 4)
+		return p->len >= 24 && memcmp(p->addr, net4, 15) == 0;
+	return p->len >= 16 && p->addr[0] == 0xff && p->addr[1] == 0x02;
+}
+
+bool lg_match_names_exempt(const struct lg_match *match)
+{
+	bool multicast = match->destination.n > 0;
+
+	for (size_t i = 0; i < match->destination.n; i++)
+		multicast = multicast && is_link_local_multicast(&match->destination.v[i]);
+	if (multicast || (match->ethertype.has && match->ethertype.value == ETH_P_ARP))
+		return true;
+	if (!match->has_protocol)
+		return false;
+	if (match->protocol == IPPROTO_ICMP)
+		return covers(&match->icmp_types, 3 << 8 | 4, 3 << 8 | 4);
+	if (match->protocol == IPPROTO_ICMPV6)
+		return covers(&match->icmp_types, 2 << 8, 2 << 8 | 0xff) || covers(&match->icmp_types, 130 << 8, 137 << 8 | 0xff) ||
+		       covers(&match->icmp_types, 143 << 8, 143 << 8 | 0xff);
+	return match->protocol == IPPROTO_IGMP;
+}
+
 static void bytes_add(uint64_t *h, const void *bytes, size_t len)
 {
 	*h = XXH3_64bits_withSeed(bytes, len, *h);
@@ -223,25 +261,149 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 	snprintf(buf, len, "%s/%s", amount, per);
 }
 
-void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, char *buf, size_t len)
-{
-	const struct lg_key_len *lens = key->form == LG_FORM_DESTINATION ? &shape->destination : &shape->source;
-	bool mapped = lg_addr_is_mapped(key->a);
-	uint32_t prefix_len = mapped ? lens->ipv4 : lens->ipv6, index;
-	char addr[LG_IP_TEXT_LEN];
+/* ---- keys ---- */
 
-	if (key->form == LG_FORM_RULE) {
-		snprintf(buf, len, "*");
-		return;
+#define WIDE (LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_CGROUP)
+#define NARROW (LG_KEY_SOURCE_PORT | LG_KEY_DESTINATION_PORT | LG_KEY_PROTOCOL | LG_KEY_VLAN | LG_KEY_INNER_VLAN | LG_KEY_INTERFACE)
+
+uint32_t lg_key_parts(uint32_t form)
+{
+	if (form & LG_FORM_PRODUCT)
+		return form & (WIDE | NARROW);
+	return form == LG_FORM_SOURCE ? LG_KEY_SOURCE : form == LG_FORM_DESTINATION ? LG_KEY_DESTINATION : 0;
+}
+
+uint32_t lg_key_form(uint32_t parts)
+{
+	int n_wide = __builtin_popcount(parts & WIDE);
+
+	switch (parts) {
+	case 0: return LG_FORM_RULE;
+	case LG_KEY_SOURCE: return LG_FORM_SOURCE;
+	case LG_KEY_DESTINATION: return LG_FORM_DESTINATION;
+	default: return LG_FORM_PRODUCT | parts | (n_wide > (parts & NARROW ? 1 : 2) ? LG_FORM_HASHED : 0);
 	}
-	if (key->form == LG_FORM_OVERFLOW) {
-		memcpy(&index, key->a, sizeof(index));
-		snprintf(buf, len, "overflow %u", index);
-		return;
-	}
-	lg_addr_format(key->a, addr, sizeof(addr));
+}
+
+static void address_format(const uint8_t addr[16], const struct lg_key_len *lens, char *buf, size_t len)
+{
+	bool mapped = lg_addr_is_mapped(addr);
+	uint32_t prefix_len = mapped ? lens->ipv4 : lens->ipv6;
+	char text[LG_IP_TEXT_LEN];
+
+	lg_addr_format(addr, text, sizeof(text));
 	if (prefix_len < (mapped ? 32u : 128u))
-		snprintf(buf, len, "%s/%u", addr, prefix_len);
+		snprintf(buf, len, "%s/%u", text, prefix_len);
 	else
-		snprintf(buf, len, "%s", addr);
+		snprintf(buf, len, "%s", text);
+}
+
+/* What stands in a key's a and b, in places of their own. */
+static void wide_unpack(const struct lg_key *key, struct lg_wide_key *ret)
+{
+	const uint8_t *places[] = { key->a, key->b };
+	size_t n = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	if (key->form & LG_KEY_SOURCE)
+		memcpy(ret->source, places[n++], sizeof(ret->source));
+	if (key->form & LG_KEY_DESTINATION)
+		memcpy(ret->destination, places[n++], sizeof(ret->destination));
+	if (key->form & LG_KEY_CGROUP)
+		memcpy(&ret->cgroup_id, places[n], sizeof(ret->cgroup_id));
+}
+
+struct text {
+	char *buf;
+	size_t len;
+	size_t n;
+};
+
+__attribute__((format(printf, 3, 4))) static void part_add(struct text *t, const char *name, const char *fmt, ...)
+{
+	char value[LG_IP_TEXT_LEN + 8];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	vsnprintf(value, sizeof(value), fmt, ap);
+	va_end(ap);
+	n = t->n < t->len ? snprintf(t->buf + t->n, t->len - t->n, "%s%s %s", t->n ? ", " : "", name, value) : 0;
+	t->n += n > 0 ? (size_t)n : 0;
+}
+
+static void tag_add(struct text *t, const char *name, uint16_t tag)
+{
+	if (tag)
+		part_add(t, name, "%u", tag - 1u);
+	else
+		part_add(t, name, "none");
+}
+
+static void wide_add(struct text *t, uint32_t parts, const struct lg_wide_key *wide, const struct lg_key_shape *shape)
+{
+	char address[LG_IP_TEXT_LEN + 8];
+
+	if (parts & LG_KEY_SOURCE) {
+		address_format(wide->source, &shape->source, address, sizeof(address));
+		part_add(t, "source", "%s", address);
+	}
+	if (parts & LG_KEY_DESTINATION) {
+		address_format(wide->destination, &shape->destination, address, sizeof(address));
+		part_add(t, "destination", "%s", address);
+	}
+	if (parts & LG_KEY_CGROUP)
+		part_add(t, "cgroup", "%" PRIu64, (uint64_t)wide->cgroup_id);
+}
+
+static void narrow_add(struct text *t, uint32_t parts, const struct lg_key_narrow *narrow)
+{
+	if (parts & LG_KEY_SOURCE_PORT)
+		part_add(t, "source_port", "%u", narrow->source_port);
+	if (parts & LG_KEY_DESTINATION_PORT)
+		part_add(t, "destination_port", "%u", narrow->destination_port);
+	if (parts & LG_KEY_PROTOCOL)
+		part_add(t, "protocol", "%u", narrow->protocol);
+	if (parts & LG_KEY_VLAN)
+		tag_add(t, "vlan", narrow->vlan);
+	if (parts & LG_KEY_INNER_VLAN)
+		tag_add(t, "inner_vlan", narrow->inner_vlan);
+	if (parts & LG_KEY_INTERFACE)
+		part_add(t, "interface", "%u", narrow->interface);
+}
+
+static void product_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf,
+			   size_t len)
+{
+	struct text t = { buf, len, 0 };
+	struct lg_key_narrow narrow;
+	struct lg_wide_key unpacked;
+	uint64_t hash[2];
+
+	buf[0] = '\0';
+	memcpy(&narrow, key->b, sizeof(narrow));
+	memcpy(hash, key->a, sizeof(hash));
+	wide_unpack(key, &unpacked);
+	if (!(key->form & LG_FORM_HASHED))
+		wide_add(&t, key->form, &unpacked, shape);
+	else if (wide)
+		wide_add(&t, key->form, wide, shape);
+	else
+		part_add(&t, "hash", "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);
+	narrow_add(&t, key->form, &narrow);
+}
+
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf, size_t len)
+{
+	uint32_t index;
+
+	memcpy(&index, key->a, sizeof(index));
+	if (key->form == LG_FORM_RULE)
+		snprintf(buf, len, "*");
+	else if (key->form == LG_FORM_OVERFLOW)
+		snprintf(buf, len, "overflow %u", index);
+	else if (key->form & LG_FORM_PRODUCT)
+		product_format(key, shape, wide, buf, len);
+	else
+		address_format(key->a, key->form == LG_FORM_DESTINATION ? &shape->destination : &shape->source, buf, len);
 }

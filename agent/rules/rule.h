@@ -155,5 +155,24 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 /* The one family that a rule's prefixes leave: 4 or 6; 0: both. */
 uint8_t lg_match_family(const struct lg_match *match);
 
-/* Address of a key for people: "192.0.2.7", "2001:db8::/64" (len < full adds /len), "overflow 17", "*" for one bucket per rule. */
-void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, char *buf, size_t len);
+/*
+ * Does the match name packets that are limited only by rules that name them? By EtherType ARP, by ICMP type those that links and paths
+ * live by, by protocol IGMP, by destination nothing but link-local multicast.
+ */
+bool lg_match_names_exempt(const struct lg_match *match);
+
+/* The parts of a form, and the form of keys that have these parts. */
+uint32_t lg_key_parts(uint32_t form);
+uint32_t lg_key_form(uint32_t parts);
+
+#define LG_KEY_TEXT_LEN 320 /* longest text of a key, with its NUL */
+
+/**
+ * lg_key_format() - a key for people
+ * @shape: of its rule, for the lengths of prefixes
+ * @wide:  of a hashed key: what was hashed; NULL if that is not known
+ *
+ * "192.0.2.7", "2001:db8::/64" (a prefix shorter than the address has its length); "overflow 17"; "*" for one bucket per rule; of a
+ * product its parts, as "source 192.0.2.7, destination_port 53, vlan none"; "hash 0123456789abcdef..." where the parts are not known.
+ */
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf, size_t len);

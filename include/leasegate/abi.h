@@ -39,8 +39,9 @@ struct lg_control {
 	__u64 hash_seed;	/* random: chooses overflow buckets */
 	__u32 unparsable_drop;	/* 0: packets whose headers cannot be read pass, 1: they are dropped */
 	__u32 reachable;	/* 1 while the agent has a working upstream: splits lease_pending from unreachable */
+	__u8 nat64[16];		/* a /96: IPv6 addresses in it are the IPv4 address in their last 32 bits; all 0: none are */
 };
-_Static_assert(sizeof(struct lg_control) == 32, "lg_control: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_control) == 48, "lg_control: bump LG_ABI_VERSION");
 
 /* ---- map `bypass` (ARRAY, one entry): written by `leasegate bypass`, daemon or not ---- */
 struct lg_bypass {
@@ -54,7 +55,8 @@ enum lg_key_form {
 	LG_FORM_SOURCE = 2,	/* a = source address, masked */
 	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
 	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; never in `buckets`, see map `overflow` */
-	LG_FORM_PRODUCT = 0x100,/* or-ed with the enum lg_key_part that make the key, any but a single address */
+	LG_FORM_HASHED = 1 << 14,	/* of a product: a is a hash, and map `wide_keys` may know of what */
+	LG_FORM_PRODUCT = 1 << 15,	/* or-ed with the enum lg_key_part that make the key, any but a single address */
 };
 
 enum lg_key_part {
@@ -73,14 +75,15 @@ struct lg_key {
 	__u32 rule_id;		/* 1 .. LG_RULES_MAX, stable across reloads */
 	__u32 form;		/* enum lg_key_form */
 	__u8 a[16];		/* IPv6, or IPv4 as ::ffff:a.b.c.d, with the bits below the prefix cleared */
-	__u8 b[16];		/* second part of a product, else 0 */
+	__u8 b[16];		/* of a product, else 0 */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
 
 /*
  * A product's a and b. Source, destination and cgroup are wide parts: a is the first of them that the key has, else 0. Ports,
  * protocol, tags and interface are narrow parts: b is struct lg_key_narrow if the key has any, else the second wide part, else 0.
- * Where that leaves a wide part without a place, a is a keyed 128-bit hash of all wide parts, and map `wide_keys` has them in full.
+ * Where that leaves a wide part without a place, a is a keyed 128-bit hash of all wide parts (form LG_FORM_HASHED), and map
+ * `wide_keys` has them in full, if there was room. A cgroup's id stands in the first 8 bytes, host order.
  */
 struct lg_key_narrow {
 	__u16 source_port;	/* host order; like all members 0 where the packet has none or the key leaves it out */
@@ -92,6 +95,19 @@ struct lg_key_narrow {
 	__u8 _pad[3];
 };
 _Static_assert(sizeof(struct lg_key_narrow) == 16, "lg_key_narrow: bump LG_ABI_VERSION");
+
+/* ---- map `wide_keys` (HASH): struct lg_key of form LG_FORM_HASHED -> what was hashed; for people, nothing is decided by it ---- */
+struct lg_wide_key {
+	__u8 source[16];	/* masked; like all members 0 where the key leaves it out */
+	__u8 destination[16];
+	__u64 cgroup_id;
+};
+_Static_assert(sizeof(struct lg_wide_key) == 40, "lg_wide_key: bump LG_ABI_VERSION");
+
+/* ---- map `interfaces` (HASH): ifindex -> its class under each of the two entries of `rules`: an index of lg_ruleset.interfaces ---- */
+struct lg_interface_class {
+	__u32 of_set[2];	/* 0: no rule of the set names it */
+};
 
 enum lg_bucket_kind {
 	LG_BUCKET_RATE = 1,	/* token bucket: refills by time from the rule's own rate (host scope) */
@@ -175,6 +191,7 @@ enum lg_rule_flags {
 	LG_RULE_IPV6 = 1 << 5,		/* matches IPv6 */
 	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
 	LG_RULE_NOT_IP = 1 << 7,	/* matches frames that are no IP */
+	LG_RULE_EXEMPT = 1 << 8,	/* names packets that are limited only by rules that name them */
 };
 
 enum lg_rule_algorithm { LG_RULE_TOKEN_BUCKET = 0, LG_RULE_FIXED_WINDOW = 1, LG_RULE_SLIDING_WINDOW = 2, LG_RULE_SLIDING_LOG = 3 };
@@ -200,19 +217,22 @@ struct lg_rule {
 	__u8 source_mask[16];
 	__u8 destination[16];
 	__u8 destination_mask[16];
-	__u8 key_mask4[16];	/* applied to a mapped IPv4 address to make the key */
+	__u8 key_mask4[16];	/* applied to a mapped IPv4 address to make the key; of a product to its source, 0 if it has none */
 	__u8 key_mask6[16];
+	__u8 destination_mask4[16]; /* product: to its destination, likewise */
+	__u8 destination_mask6[16];
+	struct lg_key_narrow narrow_mask; /* product: all ones where the key has the part */
 	struct lg_port_range ports[LG_PORT_RANGES_MAX];
 	__u8 n_ports;		/* 0: any destination port, and packets without ports match too */
 	__u8 protocol;		/* IP protocol number */
-	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION; 0: a product, see key_parts */
+	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION; 0: a product, see product_form */
 	__u8 on_full;		/* enum lg_on_full */
 	__u8 fallback;		/* enum lg_fallback; global rules */
 	__u8 algorithm;		/* enum lg_rule_algorithm; host scope */
 	__u8 table;		/* enum lg_rule_table */
 	__u8 _pad;
 	__u32 cost;		/* tokens for each packet or byte; at least 1 */
-	__u32 key_parts;	/* enum lg_key_part of key_form LG_FORM_PRODUCT */
+	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
 	__u32 n_lines;
 	struct lg_window window;
@@ -224,13 +244,21 @@ struct lg_rule {
 	__u64 per_ns;
 	__u64 burst_tok;
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
+	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
 };
-_Static_assert(sizeof(struct lg_rule) == 328, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 384, "lg_rule: bump LG_ABI_VERSION");
+
+enum lg_set_needs {
+	LG_NEEDS_CGROUP = 1 << 0,
+	LG_NEEDS_INTERFACE = 1 << 1,
+};
 
 struct lg_ruleset {
 	__u64 version;		/* grows with each load */
 	__u32 n_rules;
-	__u32 _pad;
+	__u32 needs;		/* enum lg_set_needs: what is looked up for the packet, because some rule asks for it */
+	__u64 exempt[(LG_RULES_MAX + 63) / 64]; /* bit i: rules[i] has LG_RULE_EXEMPT */
+	char interfaces[LG_INTERFACE_CLASSES][16]; /* names of the classes, from 1 on; "" behind the last */
 	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; behind n_rules what retired rules were, should they return */
 };
 

@@ -7,6 +7,8 @@
 #define LG_PORT_RANGES_MAX 8		/* destination port ranges of one rule */
 #define LG_NAME_LEN 64			/* rule, region, holder and instance names with their final NUL */
 #define LG_OVERFLOW_BUCKETS 1024	/* overflow buckets of one rule, power of two */
+#define LG_INTERFACE_CLASSES 64		/* interfaces that the rules of a set name, one less: each takes a bit in the kernel's tables */
+#define LG_INTERFACES_KNOWN_MAX 1024	/* entries of map interfaces: those that a set may name, with renamed and re-created ones */
 #define LG_VLAN_TAGS_MAX 2		/* tags the parser walks; a third makes the packet unparsable */
 #define LG_IP6_EXT_MAX 8		/* extension headers the parser walks */
 #define LG_TAKE_TRIES 4			/* compare-and-swap attempts of one take (measured: 4 fail in < 0.015 % under two CPUs) */

@@ -186,8 +186,7 @@ static void a_tag_held_apart_counts_as_one_in_the_frame(void **state)
 	rest = whole;
 	memmove(rest.data + 12, rest.data + 16, rest.len - 16);
 	f = frame_of(rest.data, rest.len - 4);
-	f.n_tags = 1;
-	f.tci = 208 | 5 << 13;
+	f.tag = 209;
 	assert_int_equal(lg_parse(&f, &b), LG_CLASS_IP);
 	lg_measure(&f, &b);
 	assert_int_equal(a.bytes, b.bytes);
@@ -199,7 +198,7 @@ static void a_tag_held_apart_counts_as_one_in_the_frame(void **state)
 	build_three_tags(&whole);
 	memmove(whole.data + 12, whole.data + 16, whole.len - 16);
 	f = frame_of(whole.data, whole.len - 4);
-	f.n_tags = 1;
+	f.tag = 1;
 	assert_int_equal(lg_parse(&f, &b), LG_CLASS_UNPARSABLE);
 }
 
@@ -234,7 +233,7 @@ static void a_superframe_is_charged_as_its_segments(void **state)
 		lg_measure(&f, &pkt);
 		assert_int_equal(pkt.packets, sizes[i].want_packets);
 		assert_int_equal(pkt.bytes, sizes[i].want_bytes);
-		f.n_tags = 1;
+		f.tag = 1;
 		lg_measure(&f, &pkt);
 		assert_int_equal(pkt.bytes, sizes[i].want_bytes + 4 * sizes[i].want_packets);
 	}

@@ -101,7 +101,7 @@ static void every_field_of_a_host_rule_reaches_the_kernel(void **state)
 	assert_int_equal(l.set.n_rules, 2);
 	rule = rule_named(&l, "a");
 	assert_int_equal(rule->flags,
-			 LG_RULE_SHADOW | LG_RULE_EVALUATE_ALL | LG_RULE_PROTOCOL | LG_RULE_IPV4 | LG_RULE_BYTES);
+			 LG_RULE_SHADOW | LG_RULE_EVALUATE_ALL | LG_RULE_PROTOCOL | LG_RULE_IPV4 | LG_RULE_IPV6 | LG_RULE_BYTES);
 	assert_memory_equal(rule->source, source, 16);
 	assert_memory_equal(rule->source_mask, mask24, 16);
 	assert_memory_equal(rule->destination, zero, 16);
@@ -133,12 +133,12 @@ static void prefixes_of_every_length_become_masks_of_their_family(void **state)
 	static const struct {
 		const char *prefix;
 		unsigned int bits;
-		uint32_t family;
+		uint32_t family; /* of the header: IPv4 addresses stand in IPv6 too */
 	} rows[] = {
-		{ "0.0.0.0/0", 96, LG_RULE_IPV4 },
-		{ "128.0.0.0/1", 97, LG_RULE_IPV4 },
-		{ "10.0.0.0/31", 127, LG_RULE_IPV4 },
-		{ "10.0.0.1/32", 128, LG_RULE_IPV4 },
+		{ "0.0.0.0/0", 96, LG_RULE_IPV4 | LG_RULE_IPV6 },
+		{ "128.0.0.0/1", 97, LG_RULE_IPV4 | LG_RULE_IPV6 },
+		{ "10.0.0.0/31", 127, LG_RULE_IPV4 | LG_RULE_IPV6 },
+		{ "10.0.0.1/32", 128, LG_RULE_IPV4 | LG_RULE_IPV6 },
 		{ "::/0", 0, LG_RULE_IPV6 },
 		{ "2001:db8::/63", 63, LG_RULE_IPV6 },
 		{ "2001:db8::/64", 64, LG_RULE_IPV6 },
