@@ -88,6 +88,8 @@ $(BENCH_SRC:%.c=$(B)/%.o): | $(BENCH_SKELS)
 $(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 $(B)/bench-lease: $(patsubst %.c,$(B)/%.o,$(filter bench/lease_%,$(BENCH_PARTS)))
+$(B)/bench-fastpath: $(patsubst %.c,$(B)/%.o,$(filter bench/fastpath_%,$(BENCH_PARTS)))
+$(B)/bench-fastpath $(B)/bench-peers: $(B)/bench/bench_rules.o
 $(B)/bench-lease-scale: $(patsubst %.c,$(B)/%.o,$(filter bench/scale_%,$(BENCH_PARTS)))
 .SECONDARY:
 

@@ -49,15 +49,17 @@
 #include "rules/compile.h"
 #include "rules/yaml.h"
 #include "bench/peers.skel.h"
+#include "bench_rules.h"
 #include "peers.h"
 
 #define ROUNDS_MAX 51
 #define PORT 9999
+#define PORT_TEXT "9999"
 #define TABLE_SIZE "131072"
 #define LIVE_BATCH 64
 #define SENDER "lgpa"
 #define RECEIVER "lgpb"
-#define N_FILLER_RULES 63
+#define N_RULES 64
 
 enum filter { FILTER_GENERATOR,
 	      FILTER_NONE,
@@ -210,50 +212,15 @@ static int make_world(struct bench *b)
 
 /* ---- ours ---- */
 
-static void put_prefix(FILE *out, const char *name, uint32_t addr, unsigned int len)
-{
-	addr &= ~0u << (32 - len);
-	fprintf(out, "%s: %u.%u.%u.%u/%u", name, addr >> 24, addr >> 16 & 255, addr >> 8 & 255, addr & 255, len);
-}
-
-/* 63 rules that no packet of the bench matches, of the kinds that a rules file has, and the one that all match. */
-static char *rules_text(void)
-{
-	char *text = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
-
-	if (!out)
-		return NULL;
-	fputs("rules:\n", out);
-	for (unsigned int i = 0; i < N_FILLER_RULES; i++) {
-		fprintf(out, "  - name: filler-%u\n    limit: 1000/1s\n    key: {source: 32}\n", i);
-		fputs("    match: {", out);
-		put_prefix(out, "destination", 0x0a100000 + i * 0x9400, 16 + i % 9);
-		fputs(", ", out);
-		put_prefix(out, "source", 0x0a000000 + i * 0x30000, 8 + i % 9);
-		if (i % 5)
-			fprintf(out, ", protocol: %s", i % 2 ? "udp" : "tcp");
-		if (i % 20 < 11)
-			fprintf(out, ", destination_port: %u", 1000 + i * 7);
-		else if (i % 20 < 17)
-			fprintf(out, ", destination_port: [%u-%u]", 2000 + i * 11, 2400 + i * 11);
-		fputs("}\n", out);
-	}
-	fprintf(out,
-		"  - name: per-source\n    limit: 1000/1s\n    burst: 100\n    key: {source: 32}\n"
-		"    match: {protocol: udp, destination: 10.77.0.2/32, destination_port: %d}\n",
-		PORT);
-	return fclose(out) ? NULL : text;
-}
-
 static int load_rules(struct lg_kern *kern)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns() };
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-	_cleanup_free_ char *text = rules_text();
+	_cleanup_free_ char *text = lg_bench_rules(N_RULES, 4,
+						   "    limit: 1000/1s\n    burst: 100\n    key: {source: 32}\n"
+						   "    match: {protocol: udp, destination: 10.77.0.2/32, destination_port: " PORT_TEXT "}");
 	struct lg_complaint c = { 0 };
 	int r;
 
