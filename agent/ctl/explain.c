@@ -233,10 +233,15 @@ static void settings_print(const struct lg_rule_def *rule, const struct lg_forec
 	       lg_lease_kind_name(t->kind), t->owner ? "on" : "off", lg_fallback_name(rule->fallback),
 	       tok_text(t->max_outstanding_tok, rule->unit, most), 100.0 * (double)t->max_outstanding_tok / (double)t->budget_tok,
 	       time_text(t->region_period_ns, region), time_text(t->host_period_ns, host));
+	if (t->shares_tok)
+		printf("            %.3g%% of the limit is set aside for the shares of hosts that are cut off, and never leased\n",
+		       100.0 * (double)t->shares_tok / (double)t->rule_budget_tok);
 	if (t->cold_tok)
-		printf("            cold_start: each of %u hosts may spend %s of a new key before its first lease,\n"
-		       "            %.3g%% of the limit is leased\n", t->hosts, tok_text(t->cold_tok, rule->unit, cold),
-		       100.0 * (double)t->budget_tok / (double)t->rule_budget_tok);
+		printf("            cold_start: each host may spend %s%s of a new key before its first lease; of %u hosts\n"
+		       "            all together that is %.3g%% of the limit, which is not leased\n",
+		       tok_text(t->cold_tok, rule->unit, cold),
+		       rule->unit == LG_UNIT_BYTES ? "" : t->cold_tok == 1 ? " token" : " tokens", t->hosts,
+		       100.0 * (double)(t->cold_tok * t->hosts) / (double)t->rule_budget_tok);
 }
 
 static void wider_print(const struct lg_forecast *f)

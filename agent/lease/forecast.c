@@ -245,7 +245,7 @@ static bool max_outstanding_warn(const struct lg_forecast *f, const struct lg_ru
 
 static bool cold_start_warn(const struct lg_forecast *f, const struct lg_rule_def *rule, char *buf, size_t len)
 {
-	if (rule->lease.cold_start_tok == f->terms.cold_tok)
+	if (rule->lease.cold_start_tok == LG_COLD_START_AUTO || rule->lease.cold_start_tok == f->terms.cold_tok)
 		return false;
 	snprintf(buf, len, "cold_start of %" PRIu64 " for each of %u hosts is over half of the budget: %" PRIu64 " each are set aside",
 		 rule->lease.cold_start_tok, f->terms.hosts, f->terms.cold_tok);

@@ -16,6 +16,7 @@
 #define PERIOD_MIN_NS (100 * MS)
 #define PERIOD_MAX_NS (40 * S)	/* of what is written, and of a key that is hardly used */
 #define QUIET_PART 50		/* of the budget: so much nobody misses */
+#define COLD_SPAN_MAX_NS (600 * S) /* unless it is written */
 
 /* A share of the budget by span: from long to short, straight lines between. */
 struct share {
@@ -192,6 +193,19 @@ static void ticks_set(struct lg_terms *t)
 }
 
 /*
+ * What is written; else a packet, where all declared hosts together take no more than a hundredth of the budget. Strict rules lend all they
+ * have. Nor is it where the span is so long that keys nobody uses would fill the tables of hosts (lg_terms_cold_rest_ns()).
+ */
+static uint64_t cold_wanted_tok(const struct lg_terms *t, const struct lg_rule_def *rule, uint32_t hosts)
+{
+	if (rule->lease.cold_start_tok != LG_COLD_START_AUTO)
+		return rule->lease.cold_start_tok;
+	if (rule->class != LG_CLASS_LEASE || rule->unit == LG_UNIT_BYTES || lg_terms_span_ns(t) > COLD_SPAN_MAX_NS)
+		return 0;
+	return hosts && hosts <= t->budget_tok / 100;
+}
+
+/*
  * What hosts may spend of a new key without asking is theirs from the beginning, so it is taken off what is leased: of a bucket with its
  * part of the rate, as it comes back to a host once per span. Half of the budget must be left to lend on demand.
  */
@@ -199,8 +213,6 @@ static void cold_set(struct lg_terms *t, uint64_t wanted_tok)
 {
 	uint64_t cold_tok = lg_min_u64(wanted_tok, t->budget_tok / 2 / t->hosts), budget_tok, limit_tok;
 
-	t->rule_limit_tok = t->limit_tok;
-	t->rule_budget_tok = t->budget_tok;
 	if (!cold_tok)
 		return;
 	budget_tok = t->budget_tok - cold_tok * t->hosts;
@@ -210,6 +222,21 @@ static void cold_set(struct lg_terms *t, uint64_t wanted_tok)
 	t->cold_tok = cold_tok;
 	t->budget_tok = budget_tok;
 	t->limit_tok = limit_tok;
+}
+
+/*
+ * Who is cut off takes its share without a word to anybody, of keys it had leased and of keys it had not, and nobody can know of it. So
+ * where the limit must hold all the same, all shares are taken off what is leased, from the beginning and for good.
+ */
+static void shares_set(struct lg_terms *t, const struct lg_rule_def *rule)
+{
+	uint64_t limit_tok = lg_rule_shares_tok(rule, t->limit_tok), budget_tok = lg_rule_shares_tok(rule, t->budget_tok);
+
+	if (!lg_rule_sets_shares_aside(rule) || !limit_tok || !budget_tok)
+		return;
+	t->shares_tok = budget_tok;
+	t->limit_tok -= limit_tok;
+	t->budget_tok -= budget_tok;
 }
 
 void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_terms *ret_terms)
@@ -226,7 +253,10 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 		.grace_ns = 1 * S,
 	};
 
-	cold_set(&t, rule->lease.cold_start_tok);
+	t.rule_limit_tok = t.limit_tok;
+	t.rule_budget_tok = t.budget_tok;
+	shares_set(&t, rule);
+	cold_set(&t, cold_wanted_tok(&t, rule, fleet->hosts));
 	t.owner = rule->lease.owner == LG_OWNER_ON || (rule->lease.owner == LG_OWNER_AUTO && lg_terms_is_small(&t));
 	ticks_set(&t);
 	period_set(&t, rule);

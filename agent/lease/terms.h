@@ -18,7 +18,8 @@ struct lg_terms {
 	bool owner;			/* small for its hosts: who asks for most is served first, whole */
 	bool adaptive;			/* a region that hardly uses a key reports more rarely */
 	uint64_t cold_tok;		/* each declared host may spend it of a new key before its first grant */
-	uint64_t rule_limit_tok;	/* as the rule has them: what all hosts together admit, with what is set aside for cold_tok */
+	uint64_t shares_tok;		/* of the budget: set aside for hosts that are cut off and take their fallback share */
+	uint64_t rule_limit_tok;	/* as the rule has them: what all hosts together admit, with what is set aside */
 	uint64_t rule_budget_tok;
 	uint64_t far_rtt_ns;
 	uint64_t limit_tok;		/* what is leased: limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */

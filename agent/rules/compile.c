@@ -66,15 +66,14 @@ static int rate_carry(const struct lg_rate *old, uint64_t rate_tok, uint64_t per
 	return 0;
 }
 
-/* What this host may take of a global rule by itself: the limit divided by regions and by the hosts of this one. */
+/* What this host may take of a global rule by itself: divided by regions and by the hosts of this one. */
 static int share_carry(const struct lg_rule_def *def, const struct lg_compile_env *env, const struct lg_rate *old,
 		       struct lg_rate *ret)
 {
-	uint64_t parts = (uint64_t)env->n_regions * env->hosts_in_region;
-	uint64_t rate_tok = parts ? def->limit_tok / parts : 0;
-	uint64_t burst_tok = rate_tok ? def->burst_tok / parts : 0;
+	struct lg_share share;
 
-	return rate_carry(old, burst_tok ? rate_tok : 0, def->per_ns, burst_tok, env->now_ns, ret);
+	lg_rule_share(def, (uint64_t)env->n_regions * env->hosts_in_region, &share);
+	return rate_carry(old, share.rate_tok, share.per_ns, share.burst_tok, env->now_ns, ret);
 }
 
 static void prefix_fill(const struct lg_prefix_list *list, uint8_t addr[16], uint8_t mask[16])

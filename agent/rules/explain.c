@@ -13,6 +13,7 @@
 #define FRAME_BYTES 1514       /* Ethernet without FCS at an MTU of 1500 */
 #define SUPERFRAME_BYTES 65536 /* what segmentation offload makes of a TCP stream */
 #define SUPERFRAME_PACKETS 45
+#define NO_SHARE "; a region that is cut off admits nothing, its share of the limit being below 1"
 
 /* Text that grows in a buffer; what does not fit is cut off. */
 struct text {
@@ -114,7 +115,7 @@ void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *
 {
 	struct lg_bound bound = { .base_tok = rule->burst_tok, .plus_rate = rule->algorithm == LG_TOKEN_BUCKET };
 
-	if (rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_SHARE) {
+	if (rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_SHARE && !lg_rule_sets_shares_aside(rule)) {
 		bound.fallback_tok = rule->limit_tok / (env->n_regions ? env->n_regions : 1);
 		bound.fallback_per_ns = rule->per_ns;
 	}
@@ -132,6 +133,22 @@ static void amount_format(uint64_t tok, enum lg_unit unit, bool with_unit, char 
 		snprintf(buf, len, "%" PRIu64 "%s%s", tok, with_unit ? " " : "", with_unit ? lg_unit_name(unit) : "");
 }
 
+/* Of the limit, not beside it. */
+static void aside_add(struct text *t, const struct lg_rule_def *rule, const struct lg_explain_env *env)
+{
+	uint64_t tok = lg_rule_shares_tok(rule, rule->limit_tok) / (env->n_regions ? env->n_regions : 1);
+	char share[LG_NUM_TEXT_LEN], per[LG_NUM_TEXT_LEN];
+
+	amount_format(tok, rule->unit, false, share, sizeof(share));
+	lg_duration_format(rule->per_ns, per, sizeof(per));
+	if (!env->n_regions)
+		add(t, "; of that up to %s/n per %s for each of n regions that is cut off (n is not known here)", share, per);
+	else if (!tok)
+		add(t, NO_SHARE);
+	else
+		add(t, "; of that up to %s per %s for each region that is cut off", share, per);
+}
+
 static void fallback_add(struct text *t, const struct lg_rule_def *rule, const struct lg_explain_env *env,
 			 const struct lg_bound *bound)
 {
@@ -143,12 +160,16 @@ static void fallback_add(struct text *t, const struct lg_rule_def *rule, const s
 	case LG_FALLBACK_OPEN: add(t, "; a host that is cut off lets everything pass: nothing bounds it then"); return;
 	case LG_FALLBACK_SHARE: break;
 	}
+	if (lg_rule_sets_shares_aside(rule)) {
+		aside_add(t, rule, env);
+		return;
+	}
 	amount_format(bound->fallback_tok, rule->unit, false, share, sizeof(share));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	if (!env->n_regions)
 		add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per, share);
 	else if (!bound->fallback_tok)
-		add(t, "; a region that is cut off admits nothing, its share of the limit being below 1");
+		add(t, NO_SHARE);
 	else
 		add(t, "; while a region is cut off + %s per %s for it, and %s once", share, per, share);
 }
@@ -230,12 +251,15 @@ static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_exp
 
 static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
 {
+	uint64_t tok = lg_rule_shares_tok(rule, rule->limit_tok);
+	unsigned int wanted = lg_rule_sets_shares_aside(rule) && rule->algorithm != LG_TOKEN_BUCKET ? 2 : 1;
+
 	if (rule->scope != LG_SCOPE_GLOBAL || rule->fallback != LG_FALLBACK_SHARE || !rule->limit_tok ||
-	    rule->limit_tok >= env->hosts)
+	    tok >= (uint64_t)wanted * env->hosts)
 		return false;
 	add(t,
-	    "the fallback share of a host is below 1 (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
-	    rule->limit_tok, env->hosts);
+	    "the fallback share of a host is below %u (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
+	    wanted, tok, env->hosts);
 	return true;
 }
 

@@ -13,7 +13,8 @@ struct lg_bound {
 	uint64_t base_tok;		/* token bucket: burst (plus rate x t); windows: limit, in any trailing window per_ns */
 	bool plus_rate;			/* token bucket: + limit per per_ns of time */
 	uint64_t trailing_tok;		/* windows: most in any trailing per_ns; of a fixed one twice what each of its windows admits */
-	uint64_t fallback_tok;		/* most that the published fallback share adds for each region that is cut off */
+	uint64_t fallback_tok;		/* most that the published fallback share adds for each region that is cut off; 0 of rules that
+					 * set their shares aside */
 	uint64_t fallback_per_ns;	/* 0: once; else per this long of the cut, counted from its beginning. Hosts that save their
 					 * share up may spend twice that in one stretch of this length */
 	bool unbounded;			/* fallback open: nothing bounds it */

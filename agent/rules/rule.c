@@ -11,6 +11,8 @@
 
 #include "base/num.h"
 
+#define SHARES_PART 10u /* a tenth */
+
 struct lg_rules *lg_rules_free(struct lg_rules *rules)
 {
 	if (!rules)
@@ -247,6 +249,47 @@ uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule)
 	word_add(&h, rule->lease.rpc_budget_mps);
 	word_add(&h, rule->lease.cold_start_tok);
 	return h;
+}
+
+bool lg_rule_sets_shares_aside(const struct lg_rule_def *rule)
+{
+	return rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_SHARE &&
+	       (rule->class == LG_CLASS_STRICT || rule->class == LG_CLASS_SYNC);
+}
+
+uint64_t lg_rule_shares_tok(const struct lg_rule_def *rule, uint64_t tok)
+{
+	return lg_rule_sets_shares_aside(rule) ? tok / SHARES_PART : tok;
+}
+
+/* On a clock that is a thousandth faster it is no more. */
+static void slow_down(struct lg_share *s)
+{
+	if (s->per_ns + s->per_ns / 500 < LG_PER_MAX_NS)
+		s->per_ns += s->per_ns / 500 + 1;
+	else
+		s->rate_tok -= s->rate_tok / 500 + 1;
+}
+
+void lg_rule_share(const struct lg_rule_def *rule, uint64_t parts, struct lg_share *ret_share)
+{
+	struct lg_share s = { .per_ns = rule->per_ns };
+
+	if (parts) {
+		s.rate_tok = lg_rule_shares_tok(rule, rule->limit_tok) / parts;
+		s.burst_tok = lg_rule_shares_tok(rule, rule->burst_tok) / parts;
+	}
+	if (s.rate_tok && lg_rule_sets_shares_aside(rule)) {
+		if (rule->algorithm != LG_TOKEN_BUCKET) {
+			s.burst_tok = (s.rate_tok + 1) / 2;
+			s.rate_tok /= 2;
+		}
+		if (s.rate_tok)
+			slow_down(&s);
+	}
+	if (!s.rate_tok || !s.burst_tok)
+		s = (struct lg_share){ .per_ns = rule->per_ns };
+	*ret_share = s;
 }
 
 void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len)

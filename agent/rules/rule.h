@@ -20,6 +20,8 @@ enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONC
 enum lg_lease_owner { LG_OWNER_AUTO, LG_OWNER_OFF, LG_OWNER_ON };
 enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
 
+#define LG_COLD_START_AUTO UINT64_MAX /* not written: by class, limit and hosts */
+
 /* An address prefix; addr is IPv6 or mapped IPv4, bits below the prefix are 0. */
 struct lg_prefix {
 	uint8_t family;		/* 4 or 6 */
@@ -109,7 +111,7 @@ struct lg_rule_def {
 		uint32_t low_water_permille;		/* 0: not written */
 		uint32_t max_outstanding_permille;	/* 0: not written */
 		uint32_t rpc_budget_mps;		/* thousandths of a message per second; 0: not written */
-		uint64_t cold_start_tok;
+		uint64_t cold_start_tok;		/* LG_COLD_START_AUTO: not written */
 	} lease;
 };
 
@@ -139,6 +141,24 @@ LG_CLEANUP(struct lg_rules, lg_rules_free)
 uint64_t lg_rule_identity(const struct lg_rule_def *rule);
 /* Of everything two ends of a lease must agree on, numbers included: a lessor refuses keys of another fingerprint. */
 uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule);
+
+/*
+ * The fallback share: what a host takes by itself of a global rule whose lease is over. Of rules that must not admit more than their limit,
+ * whatever fails (strict and sync), the shares of all declared hosts are a tenth of it, which is never leased; of others they are the limit
+ * once more.
+ */
+bool lg_rule_sets_shares_aside(const struct lg_rule_def *rule);
+/* All shares together, of a limit or a burst of tok tokens. */
+uint64_t lg_rule_shares_tok(const struct lg_rule_def *rule, uint64_t tok);
+
+struct lg_share {
+	uint64_t rate_tok;	/* per per_ns */
+	uint64_t per_ns;
+	uint64_t burst_tok;
+};
+/* One of `parts` equal ones: regions times hosts of the region. What is set aside is kept by the home's clock: a host's may be a thousandth
+ * faster. Of a window no more in any stretch of it, though it was saved up before: half as burst, half as rate. */
+void lg_rule_share(const struct lg_rule_def *rule, uint64_t parts, struct lg_share *ret_share);
 
 const char *lg_scope_name(enum lg_scope scope);
 const char *lg_class_name(enum lg_class class);

@@ -318,8 +318,10 @@ static int cold_start_read(struct reader *r)
 	struct lg_rule_def *rule = r->rule;
 	int err;
 
-	if (!is_written(r, LG_RF_COLD_START))
+	if (!is_written(r, LG_RF_COLD_START)) {
+		rule->lease.cold_start_tok = LG_COLD_START_AUTO;
 		return 0;
+	}
 	err = amount_read(r, LG_RF_COLD_START, &rule->lease.cold_start_tok);
 	if (err == 0 && rule->lease.cold_start_tok > rule->burst_tok)
 		return complain(r, LG_RF_COLD_START, "one host could spend more than the whole limit before its first lease");

@@ -32,7 +32,7 @@ def fingerprint(limit=LIMIT):
     xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
     anywhere = [0, 0, 0, 0]			# no prefix: family, length, 16 bytes of address
     words = [1, 1 + 17, *anywhere, *anywhere, 1, 53 << 16 | 53, 2, 32, 64, 0, 2]
-    words += [1, limit, 60 * 10**9, limit, 1, 0, 0, 0, 0, 0]
+    words += [1, limit, 60 * 10**9, limit, 1, 0, 0, 0, 0, 2**64 - 1]
     data = b"".join(w.to_bytes(8, "little") for w in words)
     return xxh3(data, len(data))
 

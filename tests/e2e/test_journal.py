@@ -28,7 +28,8 @@ def rules(limit="1000/1s", burst=1000, name=RULE):
             "    unit: packets\n"
             "    algorithm: token_bucket\n"
             f"    limit: {limit}\n"
-            f"    burst: {burst}\n")
+            f"    burst: {burst}\n"
+            "    lease: {cold_start: 0}\n")
 
 
 class Site(Host):

@@ -179,8 +179,8 @@ def test_neighbours_are_found_while_the_limit_is_nothing(host, hook):
 
 
 def cold_start(host, hook):
-    """Starts a node whose rule lets each key start with two tokens, and whose region is down. The limit is back after a second."""
-    rules = bucket_rule("1000/1s", 1000).replace("scope: host", "scope: global") + "    fallback: deny\n    lease: {cold_start: 2}\n"
+    """Starts a node whose rule lets each key start with two tokens, and whose region is down. The limit is back after five seconds."""
+    rules = bucket_rule("1000/1s", 5000).replace("scope: host", "scope: global") + "    fallback: deny\n    lease: {cold_start: 2}\n"
     nobody = {"version": 1, "list": [{"name": "here", "address": "127.0.0.1:7400", "hosts": 3}]}
     return host.start(rules, hook, name="here-1", region="here", regions=nobody)
 

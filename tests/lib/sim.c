@@ -116,9 +116,9 @@ static void arrive(struct sim *s, struct node_host *h)
 		s->r.region_offered[h->site]++;
 		s->r.region_admitted[h->site] += ok;
 	}
-	if (ok)
+	if (ok || (by_share && lg_rule_sets_shares_aside(&s->c.rule)))
 		sim_admitted(s, cost_tok);
-	if (s->c.fallback && (ok || by_share)) {
+	if (s->c.rule.fallback == LG_FALLBACK_SHARE && (ok || by_share)) {
 		sim_meter_add(&s->all, cost_tok, s->now_ns);
 		s->r.worst_all_tok = lg_max_u64(s->r.worst_all_tok, sim_meter_level(&s->all, s->now_ns));
 	}

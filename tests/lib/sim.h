@@ -75,7 +75,7 @@ struct sim_config {
 	uint32_t shape;				/* for rate() */
 	bool misread;				/* readings of totals are sometimes too high, as by a take about to be undone */
 	const struct sim_mutant *mutant;
-	const struct lg_rule_def *fallback;	/* the rule, if its hosts take a share when their lease is over; NULL: they deny */
+	struct lg_rule_def rule;		/* if its fallback is a share, hosts take that when their lease is over; else they deny */
 };
 
 struct sim_result {
@@ -86,7 +86,7 @@ struct sim_result {
 	uint64_t asks_to_home, grants_from_home, asks_to_regions, grants_from_regions;
 	uint64_t max_outstanding_tok;
 	uint64_t lapsed_tok;
-	uint64_t by_share_tok;		/* admitted by fallback shares, which the law of the limit leaves out */
+	uint64_t by_share_tok;		/* admitted by fallback shares; the law of the limit leaves them out, unless they are set aside */
 	uint64_t worst_all_tok;		/* largest level of all that was admitted, shares included */
 	char broken[256];		/* "" or the first broken law and when */
 };

@@ -76,9 +76,10 @@ void sim_check_region(struct node_region *n)
  */
 void sim_check_share(struct node_host *h, uint64_t cost_tok)
 {
-	const struct lg_rule_def *rule = h->sim->c.fallback;
+	const struct lg_rule_def *rule = &h->sim->c.rule;
 	const struct lg_terms *t = &h->sim->c.terms;
-	uint64_t parts = (uint64_t)h->sim->c.n_regions * h->sim->c.hosts_per_region, now_ns = sim_local_ns(h->sim, &h->clock);
+	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
+	struct lg_share share;
 	uint64_t delay_ns = rule->algorithm == LG_TOKEN_BUCKET ? t->grace_ns : t->per_ns, minted_tok;
 
 	if (h->share_end_ns != h->bucket.expires_ns) {
@@ -87,7 +88,8 @@ void sim_check_share(struct node_host *h, uint64_t cost_tok)
 	}
 	h->share_tok += cost_tok;
 	h->sim->r.by_share_tok += cost_tok;
-	minted_tok = lg_mul_div(lg_sub_floor(now_ns, h->share_end_ns + delay_ns), rule->limit_tok / parts, rule->per_ns);
+	lg_rule_share(rule, (uint64_t)h->sim->c.n_regions * h->sim->c.hosts_per_region, &share);
+	minted_tok = lg_mul_div(lg_sub_floor(now_ns, h->share_end_ns + delay_ns), share.rate_tok, share.per_ns);
 	if (h->share_tok > minted_tok)
 		sim_broken(h->sim, "a fallback share", (int64_t)(h->share_tok - minted_tok));
 }

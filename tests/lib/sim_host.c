@@ -168,6 +168,13 @@ static void announce(struct node_host *h)
 	h->due_ns = now_ns;
 }
 
+/* With all that is in it. */
+static void forget_bucket(struct node_host *h)
+{
+	h->bucket = (struct bucket){ 0 };
+	h->share = sim_share_free(h->share);
+}
+
 void sim_host_reap(struct node_host *h)
 {
 	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
@@ -180,7 +187,7 @@ void sim_host_reap(struct node_host *h)
 	if (t->cold_tok && now_ns < b->seen_ns + lg_terms_cold_rest_ns(t))
 		return;
 	if (!b->generation || b->total.granted_tok == b->total.spent_tok)
-		*b = (struct bucket){ 0 };
+		forget_bucket(h);
 }
 
 /* A packet finds its bucket, or makes it. */
@@ -197,6 +204,8 @@ static void find(struct node_host *h)
 	if (!b->made && cold_tok) {
 		b->total.granted_tok = cold_tok;
 		b->expires_ns = now_ns + LG_COLD_START_NS;
+	} else if (!b->made && h->sim->c.rule.fallback == LG_FALLBACK_SHARE) {
+		b->expires_ns = now_ns;	/* its share counts from there */
 	}
 	b->made = true;
 	b->seen_ns = now_ns;
@@ -225,10 +234,10 @@ bool sim_host_falls_back(struct node_host *h, uint64_t cost_tok)
 	uint64_t now_ns = sim_local_ns(h->sim, &h->clock);
 	int r;
 
-	if (!c->fallback || !h->bucket.expires_ns || now_ns < h->bucket.expires_ns)
+	if (c->rule.fallback != LG_FALLBACK_SHARE || !h->bucket.expires_ns || now_ns < h->bucket.expires_ns)
 		return false;
 	if (!h->share) {
-		r = sim_share_new(c->fallback, c->n_regions, c->hosts_per_region, c->terms.grace_ns, &h->share);
+		r = sim_share_new(&c->rule, c->n_regions, c->hosts_per_region, c->terms.grace_ns, &h->share);
 		assert(r == 0);
 	}
 	if (!sim_share_take(h->share, h->bucket.expires_ns, h->bucket.announced_ns, cost_tok, h->link.up, now_ns))
@@ -301,5 +310,5 @@ void sim_host_power_off(struct node_host *h)
 {
 	sim_agent_stop(h);
 	h->powered = false;
-	h->bucket = (struct bucket){ 0 };
+	forget_bucket(h);
 }

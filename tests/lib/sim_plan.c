@@ -47,26 +47,40 @@ static double draw(uint64_t *rand, double lo, double hi)
 	return lo + (hi - lo) * ((double)(lg_rand_next(rand) >> 11) * 0x1p-53);
 }
 
-/* In every fourth plan. A chance of its own, so that the others are drawn as without. */
+/* Written in every fourth plan, unwritten in another, else 0. A chance of its own, so that the others are drawn as without. */
 static uint64_t draw_cold_start(uint64_t seed)
 {
 	uint64_t rand = seed;
 
-	return seed % 4 == 3 ? (uint64_t)pow(10, draw(&rand, 0, 3)) : 0;
+	if (seed % 4 == 3)
+		return (uint64_t)pow(10, draw(&rand, 0, 3));
+	return seed % 4 == 0 ? LG_COLD_START_AUTO : 0;
 }
 
-static void draw_terms(uint64_t *rand, enum lg_algorithm algorithm, uint64_t cold_start_tok, uint32_t regions, uint32_t hosts,
-		       struct lg_terms *ret_terms)
+/* In every fourth a strict rule, whose hosts take their share when they are cut off. */
+static void draw_rule(uint64_t *rand, enum lg_algorithm algorithm, uint64_t seed, struct lg_rule_def *rule)
 {
-	struct lg_rule_def rule = { .algorithm = algorithm, .lease = { .kind = LG_LEASE_BLOCK, .cold_start_tok = cold_start_tok } };
 	double span_s = pow(10, draw(rand, 0, 1.6)), limit = floor(pow(10, draw(rand, 0.5, 4)));
+
+	*rule = (struct lg_rule_def){ .name = "r", .scope = LG_SCOPE_GLOBAL, .class = LG_CLASS_LEASE, .algorithm = algorithm,
+				      .lease = { .kind = LG_LEASE_BLOCK, .cold_start_tok = draw_cold_start(seed) } };
+	if (seed % 4 == 1) {
+		rule->class = LG_CLASS_STRICT;
+		rule->fallback = LG_FALLBACK_SHARE;
+	}
+	rule->per_ns = (uint64_t)(span_s * 1e9);
+	rule->limit_tok = (uint64_t)fmax(fmin(limit, RATE_MAX * span_s), 1);
+	rule->burst_tok = (uint64_t)fmax((double)rule->limit_tok * draw(rand, 0.1, 1.5), 1);
+	if (algorithm != LG_TOKEN_BUCKET)
+		rule->burst_tok = rule->limit_tok;
+	rule->lease.low_water_permille = lg_rand_next(rand) % 3 ? 0 : 200;
+}
+
+static void draw_terms(uint64_t *rand, const struct lg_rule_def *rule, uint32_t regions, uint32_t hosts, struct lg_terms *ret_terms)
+{
 	struct lg_terms *t = ret_terms;
 
-	rule.per_ns = (uint64_t)(span_s * 1e9);
-	rule.limit_tok = (uint64_t)fmax(fmin(limit, RATE_MAX * span_s), 1);
-	rule.burst_tok = (uint64_t)fmax((double)rule.limit_tok * draw(rand, 0.1, 1.5), 1);
-	rule.lease.low_water_permille = lg_rand_next(rand) % 3 ? 0 : 200;
-	lg_terms_init(&rule, &(struct lg_fleet){ .regions = regions, .hosts = hosts }, t);
+	lg_terms_init(rule, &(struct lg_fleet){ .regions = regions, .hosts = hosts }, t);
 	if (lg_rand_next(rand) % 2)
 		t->max_outstanding_tok = lg_max_u64((uint64_t)((double)t->budget_tok * draw(rand, 0.1, 1)), 1);
 	t->ttl_ns = (uint64_t)(draw(rand, 2, lg_rand_next(rand) % 2 ? 5 : 20) * 1e9);
@@ -133,6 +147,16 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 	}
 }
 
+/* A share begins when a lease is over and, of a window, one more window has passed; it is there to be spent by who wants more than there is. */
+static void lengthen_cuts(struct sim_plan *plan)
+{
+	plan->c.load = fmax(plan->c.load, 1.2);
+	plan->c.rate_max = fmax(plan->c.rate_max, 2 * plan->c.load * limit_rate(&plan->c) / plan->c.hosts_per_region);
+	for (uint32_t i = 0; i < plan->n_faults; i++)
+		if (plan->faults[i].kind == SIM_CUT_HOST || plan->faults[i].kind == SIM_CUT_REGION)
+			plan->faults[i].for_ns *= 4;
+}
+
 static void draw_network(uint64_t *rand, struct sim_config *c)
 {
 	for (uint32_t i = 0; i < c->n_regions; i++)
@@ -157,7 +181,8 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	c.n_regions = 1 + (uint32_t)draw(&rand, 0, 3);
 	c.hosts_per_region = 1 + (uint32_t)draw(&rand, 0, 4);
 	c.subs_per_region = subs;
-	draw_terms(&rand, algorithm, draw_cold_start(seed), c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
+	draw_rule(&rand, algorithm, seed, &c.rule);
+	draw_terms(&rand, &c.rule, c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
 	draw_network(&rand, &c);
 	c.origin_ns = (uint64_t)(draw(&rand, 0, 1) * (double)c.terms.per_ns);
 	c.load = draw(&rand, 0.3, 5);
@@ -167,6 +192,28 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	c.end_ns = (uint64_t)fmin(fmax(6 * (double)c.terms.per_ns, 40e9), 150e9);
 	*ret_plan = (struct sim_plan){ .c = c };
 	draw_faults(&rand, ret_plan);
+	if (c.rule.fallback == LG_FALLBACK_SHARE)
+		lengthen_cuts(ret_plan);
+}
+
+/* What the rule is, when so much of it is leased. */
+static void rule_of_parts(struct lg_terms *t)
+{
+	t->rule_budget_tok = t->budget_tok + t->cold_tok * t->hosts;
+	t->rule_limit_tok = t->rule_budget_tok;
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		t->rule_limit_tok = (t->limit_tok * t->rule_budget_tok + t->budget_tok - 1) / t->budget_tok;
+}
+
+/* What of the rule is leased, when it sets shares aside. */
+static void shares_of_parts(struct lg_rule_def *rule, struct lg_terms *t)
+{
+	rule->per_ns = t->per_ns;
+	rule->limit_tok = t->rule_limit_tok = lg_max_u64(rule->limit_tok / 4, 10);
+	rule->burst_tok = t->rule_budget_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_max_u64(rule->burst_tok / 16, 10) : rule->limit_tok;
+	t->shares_tok = lg_rule_shares_tok(rule, rule->burst_tok);
+	t->limit_tok = rule->limit_tok - lg_rule_shares_tok(rule, rule->limit_tok);
+	t->budget_tok = rule->burst_tok - t->shares_tok;
 }
 
 void sim_plan_of_parts(struct sim_plan *plan)
@@ -177,10 +224,10 @@ void sim_plan_of_parts(struct sim_plan *plan)
 	t->per_ns /= 4;
 	t->limit_tok = lg_max_u64(t->limit_tok / 4, 1);
 	t->budget_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_max_u64(t->budget_tok / 16, 1) : t->limit_tok;
-	t->rule_budget_tok = t->budget_tok + t->cold_tok * t->hosts;
-	t->rule_limit_tok = t->rule_budget_tok;
-	if (t->algorithm == LG_TOKEN_BUCKET)
-		t->rule_limit_tok = (t->limit_tok * t->rule_budget_tok + t->budget_tok - 1) / t->budget_tok;
+	if (t->shares_tok)
+		shares_of_parts(&plan->c.rule, t);
+	else
+		rule_of_parts(t);
 	plan->c.origin_ns /= 4;
 }
 
@@ -243,9 +290,11 @@ void sim_plan_describe(const struct sim_plan *plan, char *buf, size_t len)
 	const struct lg_terms *t = &c->terms;
 
 	buf[0] = '\0';
-	append(buf, len, "%s%s %llu in %.3f s, budget %llu, start %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, %.1f s long",
+	append(buf, len,
+	       "%s%s %llu in %.3f s, budget %llu, start %llu, shares %llu, out %llu, %s %.2fx, batch %.1f, cost %llu, %ux%ux%u hosts, "
+	       "%.1f s long",
 	       t->kind == LG_LEASE_LIMIT ? "parts of a " : "", algorithms[t->algorithm], (unsigned long long)t->limit_tok,
-	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->cold_tok,
+	       (double)t->per_ns / 1e9, (unsigned long long)t->budget_tok, (unsigned long long)t->cold_tok, (unsigned long long)t->shares_tok,
 	       (unsigned long long)t->max_outstanding_tok, shape_name((enum shape)c->shape), c->load, c->batch,
 	       (unsigned long long)c->cost_max_tok, c->n_regions, c->subs_per_region, c->hosts_per_region, (double)c->end_ns / 1e9);
 	append(buf, len, "\n  ttl %.2f s, grace %.2f s, ticks %.0f/%.0f/%.0f ms, slot %.0f ms, periods %.2f/%.2f s", (double)t->ttl_ns / 1e9,

@@ -215,6 +215,78 @@ TEST(what_hosts_may_spend_at_first_is_taken_off_what_is_leased)
 	}
 }
 
+TEST(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts)
+{
+	static const struct {
+		enum lg_class class;
+		enum lg_algorithm algorithm;
+		enum lg_unit unit;
+		uint64_t limit_tok, burst_tok, per_s, written_tok;
+		uint32_t hosts;
+		uint64_t cold_tok;
+	} rows[] = {
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 13, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 0, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, 0, 12, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, 1, 12, 1 },
+		{ LG_CLASS_STRICT, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_SYNC, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_BYTES, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 600, LG_COLD_START_AUTO, 12, 1 },
+		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 601, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 50, LG_COLD_START_AUTO, 12, 1 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 51, LG_COLD_START_AUTO, 12, 0 }, /* 612 s to mint it */
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 9999, 1199, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 0, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .class = rows[i].class, .algorithm = rows[i].algorithm, .unit = rows[i].unit,
+					    .limit_tok = rows[i].limit_tok, .per_ns = rows[i].per_s * S, .burst_tok = rows[i].burst_tok,
+					    .lease.cold_start_tok = rows[i].written_tok };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = rows[i].hosts }, &t);
+		assert_int_equal(t.cold_tok, rows[i].cold_tok);
+		assert_int_equal(t.budget_tok, rows[i].burst_tok - rows[i].cold_tok * rows[i].hosts);
+	}
+}
+
+TEST(shares_of_a_strict_rule_are_taken_off_what_is_leased)
+{
+	static const struct {
+		enum lg_class class;
+		enum lg_fallback fallback;
+		enum lg_algorithm algorithm;
+		uint64_t limit_tok, burst_tok, written_tok, shares_tok, leased_limit_tok, leased_budget_tok;
+	} rows[] = {
+		{ LG_CLASS_STRICT, LG_FALLBACK_SHARE, LG_SLIDING_WINDOW, 1009, 1009, 0, 100, 909, 909 },
+		{ LG_CLASS_SYNC, LG_FALLBACK_SHARE, LG_FIXED_WINDOW, 1000, 1000, 0, 100, 900, 900 },
+		{ LG_CLASS_STRICT, LG_FALLBACK_SHARE, LG_TOKEN_BUCKET, 1000, 300, 0, 30, 900, 270 },
+		{ LG_CLASS_STRICT, LG_FALLBACK_SHARE, LG_TOKEN_BUCKET, 1000, 300, 1, 30, 860, 258 },
+		{ LG_CLASS_STRICT, LG_FALLBACK_SHARE, LG_TOKEN_BUCKET, 9, 300, 0, 0, 9, 300 },
+		{ LG_CLASS_STRICT, LG_FALLBACK_SHARE, LG_TOKEN_BUCKET, 1000, 9, 0, 0, 1000, 9 },
+		{ LG_CLASS_STRICT, LG_FALLBACK_DENY, LG_SLIDING_WINDOW, 1000, 1000, 0, 0, 1000, 1000 },
+		{ LG_CLASS_LEASE, LG_FALLBACK_SHARE, LG_SLIDING_WINDOW, 1000, 1000, 0, 0, 1000, 1000 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct lg_rule_def rule = { .scope = LG_SCOPE_GLOBAL, .class = rows[i].class, .fallback = rows[i].fallback,
+					    .algorithm = rows[i].algorithm, .limit_tok = rows[i].limit_tok, .per_ns = 60 * S,
+					    .burst_tok = rows[i].burst_tok, .lease.cold_start_tok = rows[i].written_tok };
+		struct lg_terms t;
+
+		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
+		assert_int_equal(t.shares_tok, rows[i].shares_tok);
+		assert_int_equal(t.limit_tok, rows[i].leased_limit_tok);
+		assert_int_equal(t.budget_tok, rows[i].leased_budget_tok);
+		assert_int_equal(t.rule_limit_tok, rows[i].limit_tok);
+		assert_int_equal(t.rule_budget_tok, rows[i].burst_tok);
+	}
+}
+
 TEST(a_host_that_forgot_starts_keys_with_nothing_for_a_span)
 {
 	struct lg_rule_def rule = { .algorithm = LG_SLIDING_WINDOW, .limit_tok = 120, .per_ns = 500 * S, .burst_tok = 120,
@@ -346,6 +418,8 @@ int main(void)
 		cmocka_unit_test(limits_that_are_small_for_their_hosts_are_owned_by_one),
 		cmocka_unit_test(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend),
 		cmocka_unit_test(what_hosts_may_spend_at_first_is_taken_off_what_is_leased),
+		cmocka_unit_test(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts),
+		cmocka_unit_test(shares_of_a_strict_rule_are_taken_off_what_is_leased),
 		cmocka_unit_test(a_host_that_forgot_starts_keys_with_nothing_for_a_span),
 		cmocka_unit_test(short_spans_are_lent_as_limits),
 		cmocka_unit_test(periods_grow_with_little_use_where_nothing_else_is_written),

@@ -118,8 +118,18 @@ static void the_most_a_rule_admits_is_said_as_a_number(void **state)
 		  "denies" },
 		{ "limit: 5/1s, class: strict, fallback: share",
 		  { 5, 12 },
-		  { 5, true, 0, 1, S, false },
-		  "at most 5 packets at once, plus 5/1s, over all hosts; while a region is cut off + 1 per 1s for it, and 1 once" },
+		  { 5, true, 0, 0, 0, false },
+		  "at most 5 packets at once, plus 5/1s, over all hosts; a region that is cut off admits nothing, its share of the limit "
+		  "being below 1" },
+		{ "limit: 10000/1m, class: strict, fallback: share",
+		  { 3, 12 },
+		  { 10000, true, 0, 0, 0, false },
+		  "at most 10000 packets at once, plus 10000/1m, over all hosts; of that up to 333 per 1m for each region that is cut off" },
+		{ "limit: 10000/1m, class: sync, algorithm: sliding_window, fallback: share",
+		  { 0, 0 },
+		  { 10000, false, 10000, 0, 0, false },
+		  "at most 10000 packets in any trailing 1m, over all hosts; of that up to 1000/n per 1m for each of n regions that is "
+		  "cut off (n is not known here)" },
 		{ "limit: 5/1s, scope: global, fallback: closed",
 		  { 3, 12 },
 		  { 5, true, 0, 0, 0, false },
@@ -207,6 +217,17 @@ static void what_may_surprise_its_writer_is_warned_of(void **state)
 		    "stays unused",
 		    "the fallback share of a host is below 1 (11 over 12 hosts): one that is cut off admits "
 		    "nothing" } },
+		{ "limit: 239/1s, class: strict, algorithm: sliding_window, fallback: share, lease: {owner: off}",
+		  { 3, 12 },
+		  { "a limit of 239 is small for 12 hosts (80 for each are wanted): where many see one key, part of it "
+		    "stays unused",
+		    "the fallback share of a host is below 2 (23 over 12 hosts): one that is cut off admits "
+		    "nothing" } },
+		{ "limit: 119/1s, class: strict, fallback: share",
+		  { 3, 12 },
+		  { "the fallback share of a host is below 1 (11 over 12 hosts): one that is cut off admits "
+		    "nothing" } },
+		{ "limit: 120/1s, class: strict, fallback: share", { 3, 12 }, { NULL } },
 		{ "limit: 12/1s, burst: 100, class: strict",
 		  { 3, 12 },
 		  { "a limit of 12 is small for 12 hosts (8 for each are wanted): where many see one key, part of it "

@@ -296,6 +296,58 @@ static void names_are_the_words_of_the_file(void **state)
 	assert_string_equal(lg_fallback_name(LG_FALLBACK_CLOSED), "closed");
 }
 
+static void shares_are_the_limit_once_more_or_a_tenth_of_it_on_any_clock(void **state)
+{
+	static const struct {
+		enum lg_class class;
+		enum lg_algorithm algorithm;
+		uint64_t limit_tok, burst_tok, per_ns, parts, rate_tok, share_per_ns, share_burst_tok;
+	} rows[] = {
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, 1200, 600, 1000, 12, 100, 1000, 50 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, 1200, 1200, 1000, 12, 100, 1000, 100 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, 1200, 1200, 1000, 0, 0, 1000, 0 },
+		{ LG_CLASS_STRICT, LG_TOKEN_BUCKET, 1200, 600, 1000, 12, 10, 1003, 5 },
+		{ LG_CLASS_SYNC, LG_TOKEN_BUCKET, 1200, 600, 1000, 12, 10, 1003, 5 },
+		{ LG_CLASS_STRICT, LG_TOKEN_BUCKET, 119, 600, 1000, 12, 0, 1000, 0 },
+		{ LG_CLASS_STRICT, LG_TOKEN_BUCKET, 1200, 119, 1000, 12, 0, 1000, 0 },
+		{ LG_CLASS_STRICT, LG_SLIDING_WINDOW, 1200, 1200, 1000, 12, 5, 1003, 5 },
+		{ LG_CLASS_STRICT, LG_FIXED_WINDOW, 1320, 1320, 1000, 12, 5, 1003, 6 },
+		{ LG_CLASS_STRICT, LG_SLIDING_LOG, 240, 240, 1000, 12, 1, 1003, 1 },
+		{ LG_CLASS_STRICT, LG_SLIDING_LOG, 239, 239, 1000, 12, 0, 1000, 0 },
+		{ LG_CLASS_STRICT, LG_TOKEN_BUCKET, 120000, 1200, LG_PER_MAX_NS, 12, 997, LG_PER_MAX_NS, 10 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		struct lg_rule_def rule = { .scope = LG_SCOPE_GLOBAL, .class = rows[i].class, .algorithm = rows[i].algorithm,
+					    .fallback = LG_FALLBACK_SHARE, .limit_tok = rows[i].limit_tok,
+					    .burst_tok = rows[i].burst_tok, .per_ns = rows[i].per_ns };
+		struct lg_share share;
+
+		lg_rule_share(&rule, rows[i].parts, &share);
+		assert_int_equal(share.rate_tok, rows[i].rate_tok);
+		assert_int_equal(share.per_ns, rows[i].share_per_ns);
+		assert_int_equal(share.burst_tok, rows[i].share_burst_tok);
+	}
+}
+
+static void only_strict_rules_with_shares_set_them_aside(void **state)
+{
+	struct lg_rule_def rule = { .scope = LG_SCOPE_GLOBAL, .class = LG_CLASS_STRICT, .fallback = LG_FALLBACK_SHARE };
+
+	(void)state;
+	assert_true(lg_rule_sets_shares_aside(&rule));
+	assert_int_equal(lg_rule_shares_tok(&rule, 109), 10);
+	rule.class = LG_CLASS_SYNC;
+	assert_true(lg_rule_sets_shares_aside(&rule));
+	rule.class = LG_CLASS_LEASE;
+	assert_false(lg_rule_sets_shares_aside(&rule));
+	assert_int_equal(lg_rule_shares_tok(&rule, 109), 109);
+	rule.class = LG_CLASS_STRICT;
+	rule.fallback = LG_FALLBACK_OPEN;
+	assert_false(lg_rule_sets_shares_aside(&rule));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -306,6 +358,8 @@ int main(void)
 		cmocka_unit_test(limits_print_as_short_as_they_can_be_said),
 		cmocka_unit_test(keys_print_as_addresses),
 		cmocka_unit_test(names_are_the_words_of_the_file),
+		cmocka_unit_test(shares_are_the_limit_once_more_or_a_tenth_of_it_on_any_clock),
+		cmocka_unit_test(only_strict_rules_with_shares_set_them_aside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,7 +157,7 @@ static void a_class_is_a_preset_and_what_is_written_takes_its_place(void **state
 		assert_int_equal(rules->v[0].fallback, rows[i].fallback);
 		assert_int_equal(rules->v[0].lease.kind, rows[i].kind);
 		assert_int_equal(rules->v[0].lease.owner, rows[i].owner);
-		assert_int_equal(rules->v[0].lease.cold_start_tok, 0);
+		assert_true(rules->v[0].lease.cold_start_tok == LG_COLD_START_AUTO);
 	}
 }
 
