@@ -49,11 +49,12 @@ static __always_inline __u64 lg_mul_shift(__u64 a, __u64 b, __u32 shift, __u64 *
 /* Virtual time of a rate at now; a time before the anchor counts as the anchor. */
 static __always_inline __u64 lg_rate_now(const struct lg_rate *rate, __u64 now_ns)
 {
-	__u64 elapsed_ns = (__s64)(now_ns - rate->anchor_ns) > 0 ? now_ns - rate->anchor_ns : 0, high;
+	__u64 elapsed_ns = (__s64)(now_ns - rate->anchor_ns) > 0 ? now_ns - rate->anchor_ns : 0, high, low;
 
 	if (!rate->shift)
 		return rate->v0 + elapsed_ns * rate->mult;
-	return rate->v0 + lg_mul_shift(elapsed_ns, rate->mult, rate->shift, &high);
+	low = lg_mul_shift(elapsed_ns, rate->mult, rate->shift & 63, &high);
+	return rate->v0 + (rate->shift > 63 ? high >> (rate->shift & 63) : low);
 }
 
 /**

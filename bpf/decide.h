@@ -21,8 +21,10 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 					       const struct lg_control *ctl)
 {
 	const struct lg_ruleset *set;
+	const struct lg_rule *rule;
 	__u32 active = ctl->active_set;
 	__u64 hits;
+	int r;
 
 	set = bpf_map_lookup_elem(&rules, &active);
 	if (!set)
@@ -38,8 +40,14 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? LG_PASS_EXEMPT
 											 : LG_PASS_NOT_IP;
 	visit->is_reachable = ctl->reachable;
-	if (!(hits & (hits - 1)))
-		return lg_judge_one(visit, &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)]);
+	if (!(hits & (hits - 1))) {
+		rule = &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)];
+		if (rule->table != LG_TABLE_LINES)
+			return lg_judge_one(visit, rule);
+		r = lg_line_hit(visit, rule, ctl);
+		if (r >= 0)
+			return r;
+	}
 	return lg_judge_many(visit, set, hits);
 }
 

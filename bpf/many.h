@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "step.h"
+#include "line_step.h"
 
 /* The rules that a packet matches. */
 struct lg_matches {
@@ -46,6 +46,8 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 	int r;
 
 	lg_visit_key(visit, rule);
+	if (rule->table == LG_TABLE_LINES)
+		return lg_step_reason(lg_line_match_step(visit, match, rule, step));
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
 		bucket = lg_find(visit, rule); /* what can never pass is refused by lg_step() and needs none */
 	r = lg_step(visit, match, rule, bucket, step);

@@ -55,6 +55,21 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* else the kernel puts values 16 bytes off the lines of memory */
+	__uint(max_entries, (LG_LINE_KEYS_DEFAULT / LG_LINE_SLOTS));
+	__type(key, __u32);
+	__type(value, struct lg_line);
+} lines SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_LINE_KEYS_DEFAULT);
+	__type(key, __u32);
+	__type(value, struct lg_line_key);
+} line_keys SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct lg_ruleset);

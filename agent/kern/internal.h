@@ -17,6 +17,8 @@ enum lg_map {
 	LG_MAP_WIDE_KEYS,
 	LG_MAP_INTERFACES,
 	LG_MAP_OVERFLOW,
+	LG_MAP_LINES,
+	LG_MAP_LINE_KEYS,
 	LG_MAP_RULES,
 	LG_MAP_RULE_NAMES,
 	LG_MAP_VERDICTS,
@@ -177,6 +179,11 @@ int lg_attach_count(struct lg_kern *kern, uint32_t *ret_prog_id);
  */
 int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes,
 		int (*fn)(void *arg, const void *key, const void *value), void *arg);
+
+/* ---- lines.c ---- */
+
+/* Empties a region of `lines` that belongs to no rule in force. */
+int lg_lines_zero(struct lg_kern *kern, uint32_t first_line, uint32_t n_lines);
 
 /* Waits until no packet is being decided by what was in force before the call. */
 int lg_kern_grace(void);

@@ -30,10 +30,13 @@ enum lg_kern_fail {
 	LG_KERN_NO_BPFFS = 5,	/* no bpf file system where the pins belong */
 };
 
+#define LG_LINE_KEYS_ANY UINT32_MAX
+
 struct lg_kern_options {
 	const char *instance;	/* [a-z0-9][a-z0-9_-]*, shorter than LG_NAME_LEN */
 	const char *root;	/* NULL: LG_KERN_ROOT */
 	uint32_t max_keys;	/* entries of `buckets`, 0: the default; adopted pins keep theirs, and *c says so */
+	uint32_t line_keys;	/* slots of `lines`; 0: one line and no rule in it, LG_LINE_KEYS_ANY: the default; likewise */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
@@ -124,6 +127,19 @@ int lg_kern_collect(struct lg_kern *kern, struct lg_op *ops, size_t n);
  */
 int lg_kern_each_bucket(struct lg_kern *kern,
 			int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
+
+/* ---- lines ---- */
+
+/* Lines that rules may have; 0 when the table is off. */
+int lg_kern_lines_max(struct lg_kern *kern, uint32_t *ret_n_lines);
+/*
+ * Calls fn for every live slot of every rule that has lines: its key, and a bucket of kind LG_BUCKET_LINE as of now_ns with the rule's
+ * numbers, full_at_vt (unwrapped), denied_tok, and as spent_tok what has not come back yet. Stops as lg_kern_each_bucket() does.
+ */
+int lg_kern_each_line(struct lg_kern *kern, uint64_t now_ns,
+		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
+/* How many slots of a rule are live. */
+int lg_kern_lines_count(struct lg_kern *kern, const struct lg_rule *rule, uint64_t now_ns, uint32_t *ret_live);
 
 /* ---- events ---- */
 

@@ -128,21 +128,40 @@ static void differ(char *buf, size_t len, const char *field, uint32_t is, uint32
 		snprintf(buf + used, len - used, "%s%s %u, needed %u", used ? "; " : "", field, is, wanted);
 }
 
+/* What a map whose size is configured is for people; NULL for one that has a size of its own. */
+static const char *sized_as(const struct bpf_map *map)
+{
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_BUCKETS)) == 0)
+		return "table of keys";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_WIDE_KEYS)) == 0)
+		return "table of wide keys";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINE_KEYS)) == 0)
+		return "table of line keys";
+	return strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINES)) == 0 ? "table of lines" : NULL;
+}
+
+/* Whether the caller said how large a table should be. Those that go with another one are not worth a word of their own. */
+static bool is_wanted(const struct loading *l, const struct bpf_map *map)
+{
+	if (map == l->skel->maps.buckets)
+		return l->o->max_keys != 0;
+	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
+}
+
 /* Compares a pinned map with what this build wants, field by field. The number of keys alone may differ. */
 static int check_map(struct loading *l, const struct bpf_map *map, int fd)
 {
 	struct bpf_map_info info = { 0 };
 	__u32 len = sizeof(info);
+	const char *table = sized_as(map);
 	char what[256] = "";
-	bool is_buckets = strcmp(bpf_map__name(map), lg_map_name(LG_MAP_BUCKETS)) == 0;
-	bool is_wide = strcmp(bpf_map__name(map), lg_map_name(LG_MAP_WIDE_KEYS)) == 0;
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
 		return -errno;
 	differ(what, sizeof(what), "type", info.type, bpf_map__type(map));
 	differ(what, sizeof(what), "key size", info.key_size, bpf_map__key_size(map));
 	differ(what, sizeof(what), "value size", info.value_size, bpf_map__value_size(map));
-	if (!is_buckets && !is_wide)
+	if (!table)
 		differ(what, sizeof(what), "max entries", info.max_entries, bpf_map__max_entries(map));
 	differ(what, sizeof(what), "flags", info.map_flags, bpf_map__map_flags(map));
 	if (what[0]) {
@@ -152,11 +171,11 @@ static int check_map(struct loading *l, const struct bpf_map *map, int fd)
 			    l->kern->dir, bpf_map__name(map), what);
 		return -EPROTONOSUPPORT;
 	}
-	if (is_buckets && l->o->max_keys && info.max_entries != l->o->max_keys)
+	if (table && is_wanted(l, map) && info.max_entries != bpf_map__max_entries(map))
 		lg_complain(l->c,
-			    "%s: the table of keys stays at %u entries, not %u as configured: the size of a table in use "
-			    "cannot change; `leasegate detach` and a new start make it anew, without its levels",
-			    l->kern->dir, info.max_entries, l->o->max_keys);
+			    "%s: the %s stays at %u entries, not %u as configured: the size of a table in use cannot change; "
+			    "`leasegate detach` and a new start make it anew, without its levels",
+			    l->kern->dir, table, info.max_entries, bpf_map__max_entries(map));
 	return 0;
 }
 
@@ -251,6 +270,8 @@ static int reuse_maps(struct loading *l)
 static int skel_open(struct loading *l)
 {
 	uint32_t max_keys = l->o->max_keys ? l->o->max_keys : LG_KEYS_DEFAULT;
+	uint32_t line_keys = l->o->line_keys == LG_LINE_KEYS_ANY ? LG_LINE_KEYS_DEFAULT : l->o->line_keys;
+	uint32_t n_lines = line_keys ? (line_keys - 1) / LG_LINE_SLOTS + 1 : 1;
 	int r;
 
 	l->skel = leasegate_bpf__open();
@@ -261,7 +282,11 @@ static int skel_open(struct loading *l)
 	}
 	l->skel->rodata->lg_test_clock = l->o->test_clock;
 	r = bpf_map__set_max_entries(l->skel->maps.wide_keys, max_keys);
-	return r < 0 ? r : bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.lines, n_lines);
+	return r ? r : bpf_map__set_max_entries(l->skel->maps.line_keys, n_lines * LG_LINE_SLOTS);
 }
 
 static int skel_load(struct loading *l)
@@ -299,7 +324,8 @@ static int control_init(struct loading *l)
 	/* Levels begin anew, so lessors must not take this for the state they know. */
 	control.abi_version = LG_ABI_VERSION;
 	control.incarnation = l->o->incarnation;
-	if (getrandom(&control.hash_seed, sizeof(control.hash_seed), 0) != sizeof(control.hash_seed))
+	if (getrandom(&control.hash_seed, sizeof(control.hash_seed), 0) != sizeof(control.hash_seed) ||
+	    getrandom(control.line_seed, sizeof(control.line_seed), 0) != sizeof(control.line_seed))
 		return -EIO;
 	return bpf_map_update_elem(fd, &zero, &control, BPF_ANY) < 0 ? -errno : 0;
 }
@@ -417,6 +443,8 @@ static int check_options(const struct lg_kern_options *o, struct lg_complaint *c
 {
 	if (o->max_keys > LG_KEYS_LIMIT)
 		return lg_complain(c, "max_keys %u: at most %u", o->max_keys, LG_KEYS_LIMIT);
+	if (o->line_keys > LG_LINE_KEYS_LIMIT && o->line_keys != LG_LINE_KEYS_ANY)
+		return lg_complain(c, "line_keys %u: at most %u", o->line_keys, LG_LINE_KEYS_LIMIT);
 	return 0;
 }
 
@@ -463,6 +491,8 @@ static const struct {
 	[LG_MAP_WIDE_KEYS] = { sizeof(struct lg_key), sizeof(struct lg_wide_key) },
 	[LG_MAP_INTERFACES] = { 4, sizeof(struct lg_interface_class) },
 	[LG_MAP_OVERFLOW] = { 4, sizeof(struct lg_bucket) },
+	[LG_MAP_LINES] = { 4, sizeof(struct lg_line) },
+	[LG_MAP_LINE_KEYS] = { 4, sizeof(struct lg_line_key) },
 	[LG_MAP_RULES] = { 4, sizeof(struct lg_ruleset) },
 	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },
 	[LG_MAP_VERDICTS] = { 4, sizeof(struct lg_count) },

@@ -133,6 +133,8 @@ static int ready_new_rules(struct lg_kern *kern, const struct lg_ruleset *set, c
 		r = zero_overflow(kern, id);
 		if (r == 0)
 			r = zero_counts(kern, id);
+		if (r == 0)
+			r = lg_lines_zero(kern, set->rules[i].first_line, set->rules[i].n_lines);
 		if (r < 0)
 			return r;
 	}

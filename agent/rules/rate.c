@@ -48,7 +48,7 @@ static void set_slope(struct lg_rate *rate, u128 units, uint64_t per_ns)
 {
 	rate->shift = 0;
 	if (units % per_ns) {
-		while (rate->shift < 63 && ((units << (rate->shift + 1)) / per_ns) >> 63 == 0 &&
+		while (rate->shift < 125 && ((units << (rate->shift + 1)) / per_ns) >> 63 == 0 &&
 		       units >> (126 - rate->shift) == 0)
 			rate->shift++;
 	}
@@ -86,16 +86,13 @@ int lg_rate_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_
 	return 0;
 }
 
-int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
-		   struct lg_rate *ret_rate)
+/* The same units, from now on at another slope. */
+static int change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
+		  struct lg_rate *ret_rate)
 {
 	struct lg_rate rate = { .anchor_ns = now_ns, .unit_per_tok = old->unit_per_tok };
 	u128 units = (u128)rate_tok * old->unit_per_tok;
 	int r;
-
-	/* A limit of 0 from the start: nothing was ever taken, so no level is lost by better units. */
-	if (!old->v0 && !old->mult && !old->burst_vt)
-		return lg_rate_init(rate_tok, per_ns, burst_tok, now_ns, ret_rate);
 
 	r = check(rate_tok, per_ns, burst_tok);
 	if (r < 0)
@@ -109,6 +106,62 @@ int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns
 	rate.coarse = is_coarse(rate_tok, per_ns, burst_tok);
 	*ret_rate = rate;
 	return 0;
+}
+
+/* The largest debt that a slot may have: a burst, or a superframe. */
+static u128 line_live_tok(uint64_t burst_tok, uint64_t superframe_tok)
+{
+	uint64_t live_tok = superframe_tok < LG_LINE_BURST_MAX_TOK ? superframe_tok : LG_LINE_BURST_MAX_TOK;
+
+	return live_tok > burst_tok ? live_tok : burst_tok ? burst_tok : 1;
+}
+
+int lg_rate_line_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t superframe_tok, uint64_t now_ns,
+		      struct lg_rate *ret_rate, __u64 *ret_live_vt)
+{
+	struct lg_rate rate = { .anchor_ns = now_ns };
+	u128 live_tok = line_live_tok(burst_tok, superframe_tok);
+	unsigned int k = 16;
+	int r;
+
+	r = check(rate_tok, per_ns, burst_tok);
+	if (r < 0)
+		return r;
+	if (burst_tok >= LG_LINE_BURST_MAX_TOK)
+		return -ERANGE;
+
+	while (k && (live_tok << k > 1ull << 26 || (u128)rate_tok << k > per_ns))
+		k--;
+	rate.unit_per_tok = 1ull << k;
+	set_slope(&rate, (u128)rate_tok << k, per_ns);
+	rate.burst_vt = burst_tok << k;
+	rate.coarse = is_coarse(rate_tok, per_ns, burst_tok);
+	*ret_rate = rate;
+	*ret_live_vt = (uint64_t)(live_tok << k);
+	return 0;
+}
+
+int lg_rate_line_change(const struct lg_rate *old, uint64_t old_live_vt, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok,
+			uint64_t superframe_tok, uint64_t now_ns, struct lg_rate *ret_rate, __u64 *ret_live_vt)
+{
+	u128 live_vt = line_live_tok(burst_tok, superframe_tok) * old->unit_per_tok;
+	int r;
+
+	if (live_vt > LG_LINE_BURST_MAX_TOK || (u128)burst_tok * old->unit_per_tok >= LG_LINE_BURST_MAX_TOK)
+		return -ERANGE;
+	r = change(old, rate_tok, per_ns, burst_tok, now_ns, ret_rate);
+	if (r == 0)
+		*ret_live_vt = live_vt > old_live_vt ? (uint64_t)live_vt : old_live_vt;
+	return r;
+}
+
+int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
+		   struct lg_rate *ret_rate)
+{
+	/* A limit of 0 from the start: nothing was ever taken, so no level is lost by better units. */
+	if (!old->v0 && !old->mult && !old->burst_vt)
+		return lg_rate_init(rate_tok, per_ns, burst_tok, now_ns, ret_rate);
+	return change(old, rate_tok, per_ns, burst_tok, now_ns, ret_rate);
 }
 
 uint64_t lg_rate_vt(const struct lg_rate *rate, uint64_t t_ns)

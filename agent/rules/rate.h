@@ -38,5 +38,23 @@ int lg_rate_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_
 int lg_rate_change(const struct lg_rate *old, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t now_ns,
 		   struct lg_rate *ret_rate);
 
+/**
+ * lg_rate_line_init() - the virtual time of a new rule whose positions have 40 bits (map `lines`)
+ * @burst_tok:      below LG_LINE_BURST_MAX_TOK
+ * @superframe_tok: what the dearest frame may cost, that passes a full bucket and is charged whole
+ * @ret_live_vt:    largest debt of a slot: the larger of both, as far as it fits
+ *
+ * A token is 2^k units, k at most 16: as long as a unit takes a nanosecond or more and @ret_live_vt stays within 2^26, a 2^14th
+ * of the ring, by which a slot of long ago can look as if it had just been spent. v is low by less than one unit plus a
+ * relative 2^-60, so a bucket may admit up to one unit more than burst + rate * t in an interval t, and never more on the whole.
+ *
+ * Return: 0, -EINVAL as lg_rate_init(), -ERANGE for too large a burst.
+ */
+int lg_rate_line_init(uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok, uint64_t superframe_tok, uint64_t now_ns,
+		      struct lg_rate *ret_rate, __u64 *ret_live_vt);
+/* As lg_rate_change(). What was live stays live, so *ret_live_vt is @old_live_vt or more. -ERANGE where that does not fit the ring. */
+int lg_rate_line_change(const struct lg_rate *old, uint64_t old_live_vt, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok,
+			uint64_t superframe_tok, uint64_t now_ns, struct lg_rate *ret_rate, __u64 *ret_live_vt);
+
 /* v(@t_ns); a time before the anchor counts as the anchor. Wraps at 2^64: compare two virtual times by their difference. */
 uint64_t lg_rate_vt(const struct lg_rate *rate, uint64_t t_ns);

@@ -37,11 +37,12 @@ struct lg_control {
 	__u32 active_set;	/* which entry of `rules` is in force: 0 or 1 */
 	__u64 incarnation;	/* grows each time the maps of this instance are made anew; lessors tell old state from new by it */
 	__u64 hash_seed;	/* random: chooses overflow buckets */
+	__u64 line_seed[2];	/* random, with hash_seed: choose a key's line and its tag there */
 	__u32 unparsable_drop;	/* 0: packets whose headers cannot be read pass, 1: they are dropped */
 	__u32 reachable;	/* 1 while the agent has a working upstream: splits lease_pending from unreachable */
 	__u8 nat64[16];		/* a /96: IPv6 addresses in it are the IPv4 address in their last 32 bits; all 0: none are */
 };
-_Static_assert(sizeof(struct lg_control) == 48, "lg_control: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_control) == 64, "lg_control: bump LG_ABI_VERSION");
 
 /* ---- map `bypass` (ARRAY, one entry): written by `leasegate bypass`, daemon or not ---- */
 struct lg_bypass {
@@ -115,6 +116,7 @@ enum lg_bucket_kind {
 	LG_BUCKET_FIXED = 3,	/* fixed window (host scope) */
 	LG_BUCKET_SLIDING = 4,	/* sliding window by two counters (host scope) */
 	LG_BUCKET_LOG = 5,	/* sliding log (host scope); its ring lies in map `logs` */
+	LG_BUCKET_LINE = 6,	/* in no map: how listings show a slot of `lines` */
 };
 
 /*
@@ -157,12 +159,40 @@ _Static_assert(sizeof(struct lg_bucket) == 160, "lg_bucket: bump LG_ABI_VERSION"
 /* ---- map `overflow` (ARRAY): [(rule_id - 1) * LG_OVERFLOW_BUCKETS + i] -> struct lg_bucket ----
  * Where keys that find `buckets` full are charged. An array of its own, so that a flood of keys can never take its place. */
 
+/* ---- map `lines` (ARRAY): token buckets of host scope, eight of a word each to a line of memory ----
+ * A rule owns a region of lines; a key's hash says which of them it may be in, and its tag there. Mapped by nobody: the map has
+ * BPF_F_MMAPABLE because only then its values lie where lines of memory do.
+ *
+ * A word is {1 bit: claim not settled yet, 23 bits: tag, never 0, 40 bits: position}. The position is the virtual time (struct
+ * lg_rate, modulo 2^40) at which the bucket is full again: the slot is live iff 0 < (position - v) mod 2^40 <= live_vt, and anything
+ * else is a full bucket, so whoever needs the slot may have it.
+ */
+#define LG_LINE_SLOTS 8
+#define LG_LINE_POSITION ((1ull << 40) - 1)
+#define LG_LINE_PENDING (1ull << 63)
+
+struct lg_line {
+	__u64 slot[LG_LINE_SLOTS];
+};
+_Static_assert(sizeof(struct lg_line) == 64, "lg_line: bump LG_ABI_VERSION");
+
+/*
+ * map `line_keys` (ARRAY): [line * LG_LINE_SLOTS + slot]: whose slot it is, for people. Written right after a slot was claimed, and not
+ * looked at by packets.
+ */
+struct lg_line_key {
+	struct lg_key key;
+	__u64 denied_tok;	/* cost of the packets refused since then */
+};
+_Static_assert(sizeof(struct lg_line_key) == 48, "lg_line_key: bump LG_ABI_VERSION");
+
 /* ---- map `rules` (ARRAY, two entries): the set in force and the one being written ---- */
 /*
  * Virtual time of a rate: v(t) = v0 + ((t - anchor_ns) * mult >> shift), in units of which unit_per_tok make a token; the product
  * has 128 bits. A bucket is one word, full_at_vt; taking c tokens is: from = max(full_at, v); next = from + c * unit_per_tok;
  * admitted iff next - v <= burst_vt. Both wrap at 2^64 and are compared by their difference. Where period / rate allows (shift 0,
  * mult and unit_per_tok the reduced fraction) this is exact; else v is low by less than one unit plus a relative 2^-40.
+ * In `lines` a word has 40 bits for it: a token is 2^k units there, as many as leave a burst a 2^14th part of the ring.
  * unit_per_tok never changes in the life of a rule_id, so a changed rate is a new anchor (v0 = old v(now)) and levels carry over:
  * what was spent stays spent.
  */
@@ -172,7 +202,7 @@ struct lg_rate {
 	__u64 mult;
 	__u64 unit_per_tok;
 	__u64 burst_vt;		/* burst * unit_per_tok */
-	__u32 shift;		/* 0 .. 63 */
+	__u32 shift;		/* 0 .. 125 */
 	__u32 coarse;		/* 1: the burst is wide enough (>= 16 ms of refill) for the coarse clock */
 };
 _Static_assert(sizeof(struct lg_rate) == 48, "lg_rate: bump LG_ABI_VERSION");
@@ -235,6 +265,7 @@ struct lg_rule {
 	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
 	__u32 n_lines;
+	__u64 live_vt;		/* table lines: largest debt a slot may have, burst or superframe, 1 .. 2^38; never shrinks */
 	struct lg_window window;
 	__u64 cold_burst_tok;	/* cost above this can never pass: burst, or the window's limit */
 	struct lg_rate rate;	/* host scope */
@@ -246,7 +277,7 @@ struct lg_rule {
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
 };
-_Static_assert(sizeof(struct lg_rule) == 384, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 392, "lg_rule: bump LG_ABI_VERSION");
 
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,
@@ -336,6 +367,7 @@ struct lg_shared {
 	__u64 events_lost;		/* key events that found the ring buffer full */
 	__u64 events_limited;		/* key events held back by that limit */
 	__u64 map_full;			/* packets whose key found `buckets` full */
+	__u64 lines_full;		/* packets whose key found all slots of its line live */
 };
 
 /* ---- map `test_clock` (ARRAY, one entry): __u64 ns; read only when loaded with lg_test_clock ---- */

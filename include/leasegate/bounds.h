@@ -15,6 +15,9 @@
 #define LG_OPS_MAX 256			/* operations of one grant or collect call */
 #define LG_KEYS_DEFAULT 65536		/* entries of map buckets unless configured */
 #define LG_KEYS_LIMIT 16777216		/* most entries that may be configured */
+#define LG_LINE_KEYS_DEFAULT 1048576	/* slots of map lines unless configured: 8 MiB, and 48 MiB for their keys */
+#define LG_LINE_KEYS_LIMIT 134217728	/* most slots that may be configured */
+#define LG_LINE_BURST_MAX_TOK (1ull << 38) /* a burst in lines is below this: a quarter of a position's ring */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
 #define LG_COLD_START_NS 10000000000ull	/* a new key's allowance ends after this: whoever is not back by then waits for a lease */

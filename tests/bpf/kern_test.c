@@ -240,10 +240,10 @@ static void replace_pin(const char *name, const struct odd_map *odd)
 static void a_pinned_map_that_does_not_fit_is_named_field_by_field_and_left(void **state)
 {
 	static const struct odd_map rows[] = {
-		{ BPF_MAP_TYPE_ARRAY, 4, 40, 1, 0, "'shared' is another than this build needs (value size 40, needed 32)" },
-		{ BPF_MAP_TYPE_ARRAY, 4, 32, 3, 0, "(max entries 3, needed 1)" },
-		{ BPF_MAP_TYPE_ARRAY, 4, 32, 1, BPF_F_MMAPABLE, "(flags 1024, needed 0)" },
-		{ BPF_MAP_TYPE_HASH, 8, 32, 1, 0, "(type 1, needed 2; key size 8, needed 4)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, 48, 1, 0, "'shared' is another than this build needs (value size 48, needed 40)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, 40, 3, 0, "(max entries 3, needed 1)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, 40, 1, BPF_F_MMAPABLE, "(flags 1024, needed 0)" },
+		{ BPF_MAP_TYPE_HASH, 8, 40, 1, 0, "(type 1, needed 2; key size 8, needed 4)" },
 	};
 	uint32_t buckets_id = pinned_map_id("buckets");
 	struct lg_kern_options o = options("t");
@@ -267,7 +267,7 @@ static void a_pinned_map_that_does_not_fit_is_named_field_by_field_and_left(void
 	/* The tool says so, too. */
 	replace_pin("shared", &rows[0]);
 	assert_int_equal(lg_kern_open_pins("t", root, &kern, &fail, &complaint), -EPROTONOSUPPORT);
-	assert_text_has("value size 40, needed 32");
+	assert_text_has("value size 48, needed 40");
 	assert_null(kern);
 }
 

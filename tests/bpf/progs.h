@@ -37,6 +37,7 @@ struct progs {
 	struct lg_ruleset set;		/* as lg_rule_* below build it; progs_publish() puts it in force */
 	struct lg_control control;
 	uint64_t now_ns;
+	uint32_t n_lines;		/* given to rules */
 	int n_cpus;
 };
 
@@ -70,6 +71,7 @@ static inline void progs_publish(struct progs *p)
 }
 
 #define PROGS_OVERFLOW_RULES 8 /* rules that have overflow buckets here */
+#define PROGS_LINES 8192
 
 static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
 {
@@ -83,6 +85,8 @@ static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
 	p->skel->rodata->lg_test_clock = has_test_clock;
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.buckets, max_keys), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.overflow, PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.lines, PROGS_LINES), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.line_keys, PROGS_LINES * LG_LINE_SLOTS), 0);
 	assert_int_equal(leasegate_bpf__load(p->skel), 0);
 	return p;
 }
@@ -126,14 +130,18 @@ static inline void progs_reset(struct progs *p)
 	while (!bpf_map_get_next_key(buckets, NULL, &key))
 		assert_int_equal(bpf_map_delete_elem(buckets, &key), 0);
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
-	if (words.map_full)
+	if (p->n_lines)
+		progs_zero(bpf_map__fd(p->skel->maps.lines), p->n_lines, sizeof(struct lg_line));
+	p->n_lines = 0;
+	if (words.map_full || words.lines_full)
 		progs_zero(bpf_map__fd(p->skel->maps.overflow), PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS, sizeof(struct lg_bucket));
 	progs_zero(bpf_map__fd(p->skel->maps.shared), 1, sizeof(struct lg_shared));
 	progs_zero(bpf_map__fd(p->skel->maps.bypass), 1, sizeof(struct lg_bypass));
 	progs_zero(bpf_map__fd(p->skel->maps.verdicts), _LG_HOOK_N * LG_REASON_SLOTS, (size_t)p->n_cpus * sizeof(struct lg_count));
 	progs_zero(bpf_map__fd(p->skel->maps.rule_counts), LG_RULES_MAX + 1, (size_t)p->n_cpus * sizeof(struct lg_rule_counts));
 	memset(&p->set, 0, sizeof(p->set));
-	p->control = (struct lg_control){ .abi_version = LG_ABI_VERSION, .hash_seed = 0x1234567890abcdef, .reachable = 1 };
+	p->control = (struct lg_control){ .abi_version = LG_ABI_VERSION, .hash_seed = 0x1234567890abcdef,
+					   .line_seed = { 0x243f6a8885a308d3, 0x13198a2e03707344 }, .reachable = 1 };
 	progs_publish(p);
 	progs_now(p, START_NS);
 }
@@ -156,6 +164,18 @@ static inline struct lg_rule *progs_rule(struct progs *p, uint64_t burst_tok)
 	rule->per_ns = S;
 	rule->burst_tok = burst_tok;
 	assert_int_equal(lg_rate_init(rule->rate_tok, S, burst_tok, START_NS, &rule->rate), 0);
+	return rule;
+}
+
+/* Puts the buckets of the rule last made into n_lines lines of its own, a power of two; they begin full at now_ns. */
+static inline struct lg_rule *progs_in_lines(struct progs *p, struct lg_rule *rule, uint32_t n_lines, uint64_t now_ns)
+{
+	assert_true(p->n_lines + n_lines <= PROGS_LINES);
+	rule->table = LG_TABLE_LINES;
+	rule->first_line = p->n_lines;
+	rule->n_lines = n_lines;
+	p->n_lines += n_lines;
+	assert_int_equal(lg_rate_line_init(rule->rate_tok, rule->per_ns, rule->burst_tok, 1 << 16, now_ns, &rule->rate, &rule->live_vt), 0);
 	return rule;
 }
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * A rule whose buckets lie in `lines` on a packet's way. A key that has its slot is charged inline, in one line of memory;
+ * whatever else, new keys, lost races, undone takes, is one global function. A key without room goes where one without room
+ * in `buckets` goes.
+ */
+#pragma once
+
+#include "lines.h"
+#include "step.h"
+
+enum { LG_GENERATION_LINE = 1 }; /* lg_match.generation of a take from a slot; host rules have no generations */
+
+static __always_inline __u64 lg_line_now(const struct lg_rule *rule)
+{
+	return lg_rate_now(&rule->rate, lg_clock(rule->rate.coarse));
+}
+
+/* Notes whose slot it is. */
+static __always_inline void lg_line_note(__u32 slot, const struct lg_key *key)
+{
+	struct lg_line_key *note = bpf_map_lookup_elem(&line_keys, &slot);
+
+	if (!note)
+		return;
+	note->key = *key;
+	note->denied_tok = 0;
+}
+
+static __always_inline void lg_line_give_back(const struct lg_rule *rule, const struct lg_ask *ask, const struct lg_line_spot *spot,
+					      struct lg_line *line)
+{
+	__u64 word;
+	__u32 i = lg_line_find(line, spot->tag, &word);
+
+	if (i < LG_LINE_SLOTS)
+		lg_line_undo(&line->slot[i], word, lg_line_now(rule), rule, ask);
+}
+
+/**
+ * lg_line_step() - as lg_step(), of the key at hand under a rule in `lines`
+ *
+ * Return: the reason, or LG_LINE_FULL: the step is lg_step()'s, without a bucket.
+ */
+__noinline int lg_line_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, __u32 step)
+{
+	const struct lg_control *ctl;
+	struct lg_line_spot spot;
+	struct lg_shared *words;
+	enum lg_reason reason;
+	struct lg_line *line;
+	struct lg_ask ask;
+	__u32 zero = 0, slot;
+	int r;
+
+	if (!visit || !match || !rule)
+		return LG_DROP_TABLE_FULL;
+	ask = lg_ask_make(visit, rule);
+	reason = lg_line_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED)
+		return reason;
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (!ctl || (step == LG_STEP_UNDO && match->generation != LG_GENERATION_LINE))
+		return LG_LINE_FULL;
+	spot = lg_line_spot(&visit->key, rule, ctl);
+	line = bpf_map_lookup_elem(&lines, &spot.index);
+	if (!line)
+		return LG_LINE_FULL;
+	if (step == LG_STEP_UNDO) {
+		lg_line_give_back(rule, &ask, &spot, line);
+		return LG_PASS_ADMITTED;
+	}
+	r = lg_line_take(line, spot.tag, rule, &ask, step == LG_STEP_TAKE, lg_line_now, &slot);
+	if (slot < LG_LINE_SLOTS)
+		lg_line_note(spot.index * LG_LINE_SLOTS + slot, &visit->key);
+	match->generation = LG_GENERATION_LINE;
+	match->reason = r;
+	if (r != LG_LINE_FULL)
+		return r;
+	words = bpf_map_lookup_elem(&shared, &zero);
+	if (words)
+		__sync_fetch_and_add(&words->lines_full, 1);
+	return LG_LINE_FULL;
+}
+
+/* The step of the key at hand, wherever it leads. */
+static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
+					      enum lg_step step)
+{
+	int r = lg_line_step(visit, match, rule, step);
+
+	return r == LG_LINE_FULL ? lg_step(visit, match, rule, NULL, step) : r;
+}
+
+/**
+ * lg_line_hit() - judge a packet that matches one rule, which is in `lines`
+ *
+ * A key's slot is one load and one swap away; the clock is read in between.
+ *
+ * Return: the verdict, counted, or LG_LINE_AGAIN and nothing done: the key has no slot yet, or the race for it was lost.
+ */
+static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_rule *rule, const struct lg_control *ctl)
+{
+	struct lg_line_spot spot;
+	struct lg_line *line;
+	struct lg_ask ask;
+	__u64 word;
+	__u32 i;
+	int r;
+
+	if (rule->key_form)
+		lg_key_make(rule, &visit->pkt, &visit->key);
+	else
+		lg_visit_key(visit, rule);
+	spot = lg_line_spot(&visit->key, rule, ctl);
+	line = bpf_map_lookup_elem(&lines, &spot.index);
+
+	if (!line)
+		return LG_LINE_AGAIN;
+	i = lg_line_find(line, spot.tag, &word);
+	ask = lg_ask_make(visit, rule);
+	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
+	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS)
+		return LG_LINE_AGAIN;
+	if (r == LG_PASS_ADMITTED)
+		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), true, rule, &ask, LG_TAKE_TRIES);
+	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
+}
