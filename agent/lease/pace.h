@@ -2,7 +2,7 @@
  *
  * When a lessor with many holders sends what it has for one of them. After an outage they all come within a few hundred milliseconds, as
  * TCP tries again or they dial anew, and answering each at once doubles that. So what is said waits while more is said and heard than
- * usual and a part of the holders would explain; 0.3 s at most. A lease counts from when it was asked for, so
+ * usual and a part of the holders would explain; 0.4 s at most. A lease counts from when it was asked for, so
  * waiting costs a little of its time and nothing else. A few holders never wait.
  */
 #pragma once
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* Nothing waits longer, and a holder is as patient: see lg_upstream_crowd(). */
-#define LG_PACE_WAIT_MAX_NS 300000000ull
+#define LG_PACE_WAIT_MAX_NS 400000000ull
 
 struct lg_pace {
 	uint64_t at_ns;	/* what follows is as of then */

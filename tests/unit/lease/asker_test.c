@@ -202,7 +202,7 @@ TEST(an_answer_is_awaited_from_when_the_message_has_reached_the_lessor)
 
 TEST(a_lessor_with_a_crowd_of_holders_is_given_some_more_time)
 {
-	static const struct { uint32_t hosts; uint64_t wait_ns; } rows[] = { { 64, 62 * MS }, { 65, 362 * MS } };
+	static const struct { uint32_t hosts; uint64_t wait_ns; } rows[] = { { 64, 62 * MS }, { 65, 462 * MS } };
 	struct script s;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
