@@ -5,7 +5,7 @@
 #include "lease/pace.h"
 
 #define MS 1000000ull
-#define HOLDER_NS (6 * MS)	/* of a lessor's time for each */
+#define HOLDER_NS (7 * MS)	/* of a lessor's time for each */
 #define SPREAD_MAX_NS (10000 * MS)
 
 bool lg_upstream_up(struct lg_upstream *u, uint32_t epoch)
