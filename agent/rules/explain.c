@@ -8,106 +8,12 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "rules/fields.h"
+#include "rules/words.h"
 
 #define FRAME_BYTES 1514       /* Ethernet without FCS at an MTU of 1500 */
 #define SUPERFRAME_BYTES 65536 /* what segmentation offload makes of a TCP stream */
 #define SUPERFRAME_PACKETS 45
 #define NO_SHARE "; a region that is cut off admits nothing, its share of the limit being below 1"
-
-/* Text that grows in a buffer; what does not fit is cut off. */
-struct text {
-	char *buf;
-	size_t len;
-	size_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = t->n < t->len ? vsnprintf(t->buf + t->n, t->len - t->n, fmt, ap) : 0;
-	va_end(ap);
-	t->n += n > 0 ? (size_t)n : 0;
-}
-
-/* ---- match ---- */
-
-static void ports_add(struct text *t, const struct lg_rule_def *rule)
-{
-	size_t n = rule->match.destination_ports.n;
-
-	for (size_t i = 0; i < n; i++) {
-		const struct lg_port_range *range = &rule->match.destination_ports.v[i];
-
-		add(t, "%s%u", i == 0 ? " to port " : i == n - 1 ? " or " : ", ", range->lo);
-		if (range->hi != range->lo)
-			add(t, "-%u", range->hi);
-	}
-}
-
-static void prefix_add(struct text *t, const char *way, const struct lg_prefix_list *list)
-{
-	const struct lg_prefix *prefix = list->v;
-	char buf[LG_IP_TEXT_LEN];
-
-	if (!list->n) {
-		add(t, " %s anywhere", way);
-	} else if (prefix->len == 0) {
-		add(t, " %s anywhere (IPv%u)", way, prefix->family);
-	} else {
-		lg_prefix_format(prefix->addr, prefix->family, prefix->len, buf, sizeof(buf));
-		add(t, " %s %s", way, buf);
-	}
-}
-
-static void length_add(struct text *t, const char *family, const char *end, unsigned int len, unsigned int full)
-{
-	if (len == full)
-		add(t, "%s%s address", family, end);
-	else
-		add(t, "%s%s /%u", family, end, len);
-}
-
-static void key_add(struct text *t, const struct lg_rule_def *rule)
-{
-	const struct lg_key_len *lens = rule->key.form == LG_FORM_SOURCE ? &rule->key.source : &rule->key.destination;
-	const char *end = rule->key.form == LG_FORM_SOURCE ? "source" : "destination";
-	uint8_t family = lg_match_family(&rule->match);
-
-	if (rule->key.form == LG_FORM_RULE) {
-		add(t, ", one bucket for the whole rule");
-		return;
-	}
-	add(t, ", one bucket per ");
-	if (family) {
-		length_add(t, "", end, family == 4 ? lens->ipv4 : lens->ipv6, family == 4 ? 32 : 128);
-		return;
-	}
-	length_add(t, "IPv4 ", end, lens->ipv4, 32);
-	length_add(t, " and per IPv6 ", end, lens->ipv6, 128);
-}
-
-void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len)
-{
-	struct text t = { buf, len, 0 };
-	const char *protocol = rule->match.has_protocol ? lg_protocol_name(rule->match.protocol) : NULL;
-
-	if (protocol)
-		add(&t, "%s packets", protocol);
-	else if (rule->match.has_protocol)
-		add(&t, "packets of IP protocol %u", rule->match.protocol);
-	else
-		add(&t, rule->match.destination_ports.n ? "TCP, UDP and SCTP packets" : "all IP packets");
-	ports_add(&t, rule);
-	if (rule->match.source.n || rule->match.destination.n) {
-		prefix_add(&t, "from", &rule->match.source);
-		prefix_add(&t, "to", &rule->match.destination);
-	}
-	key_add(&t, rule);
-}
 
 /* ---- bound ---- */
 
@@ -134,7 +40,7 @@ static void amount_format(uint64_t tok, enum lg_unit unit, bool with_unit, char 
 }
 
 /* Of the limit, not beside it. */
-static void aside_add(struct text *t, const struct lg_rule_def *rule, const struct lg_explain_env *env)
+static void aside_add(struct lg_words *t, const struct lg_rule_def *rule, const struct lg_explain_env *env)
 {
 	uint64_t tok = lg_rule_shares_tok(rule, rule->limit_tok) / (env->n_regions ? env->n_regions : 1);
 	char share[LG_NUM_TEXT_LEN], per[LG_NUM_TEXT_LEN];
@@ -142,22 +48,22 @@ static void aside_add(struct text *t, const struct lg_rule_def *rule, const stru
 	amount_format(tok, rule->unit, false, share, sizeof(share));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	if (!env->n_regions)
-		add(t, "; of that up to %s/n per %s for each of n regions that is cut off (n is not known here)", share, per);
+		lg_words_add(t, "; of that up to %s/n per %s for each of n regions that is cut off (n is not known here)", share, per);
 	else if (!tok)
-		add(t, NO_SHARE);
+		lg_words_add(t, NO_SHARE);
 	else
-		add(t, "; of that up to %s per %s for each region that is cut off", share, per);
+		lg_words_add(t, "; of that up to %s per %s for each region that is cut off", share, per);
 }
 
-static void fallback_add(struct text *t, const struct lg_rule_def *rule, const struct lg_explain_env *env,
+static void fallback_add(struct lg_words *t, const struct lg_rule_def *rule, const struct lg_explain_env *env,
 			 const struct lg_bound *bound)
 {
 	char share[LG_NUM_TEXT_LEN], per[LG_NUM_TEXT_LEN];
 
 	switch (rule->fallback) {
-	case LG_FALLBACK_DENY: add(t, "; a host that is cut off spends its lease, then denies"); return;
-	case LG_FALLBACK_CLOSED: add(t, "; a host that is cut off denies at once"); return;
-	case LG_FALLBACK_OPEN: add(t, "; a host that is cut off lets everything pass: nothing bounds it then"); return;
+	case LG_FALLBACK_DENY: lg_words_add(t, "; a host that is cut off spends its lease, then denies"); return;
+	case LG_FALLBACK_CLOSED: lg_words_add(t, "; a host that is cut off denies at once"); return;
+	case LG_FALLBACK_OPEN: lg_words_add(t, "; a host that is cut off lets everything pass: nothing bounds it then"); return;
 	case LG_FALLBACK_SHARE: break;
 	}
 	if (lg_rule_sets_shares_aside(rule)) {
@@ -167,18 +73,18 @@ static void fallback_add(struct text *t, const struct lg_rule_def *rule, const s
 	amount_format(bound->fallback_tok, rule->unit, false, share, sizeof(share));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	if (!env->n_regions)
-		add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per, share);
+		lg_words_add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per, share);
 	else if (!bound->fallback_tok)
-		add(t, NO_SHARE);
+		lg_words_add(t, NO_SHARE);
 	else
-		add(t, "; while a region is cut off + %s per %s for it, and %s once", share, per, share);
+		lg_words_add(t, "; while a region is cut off + %s per %s for it, and %s once", share, per, share);
 }
 
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
 	char base[LG_LIMIT_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], per[LG_NUM_TEXT_LEN], trailing[LG_NUM_TEXT_LEN];
-	struct text t = { buf, len, 0 };
+	struct lg_words t = { buf, len, 0 };
 	struct lg_bound bound;
 
 	lg_rule_bound(rule, env, &bound);
@@ -187,20 +93,20 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	amount_format(bound.trailing_tok, rule->unit, false, trailing, sizeof(trailing));
 	if (!rule->limit_tok)
-		add(&t, "nothing at all");
+		lg_words_add(&t, "nothing at all");
 	else if (bound.plus_rate)
-		add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
+		lg_words_add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
 	else if (rule->algorithm == LG_FIXED_WINDOW)
-		add(&t, "at most %s in each %s of the home's clock (in any trailing %s at most %s), %s", base, per, per, trailing,
+		lg_words_add(&t, "at most %s in each %s of the home's clock (in any trailing %s at most %s), %s", base, per, per, trailing,
 		    global ? "over all hosts" : "on each host");
 	else
-		add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
+		lg_words_add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
 	if (global && (rule->limit_tok || bound.unbounded))
 		fallback_add(&t, rule, env, &bound);
 	if (rule->on_full == LG_ON_FULL_PASS)
-		add(&t, "; keys that find the table of keys full pass without limit");
+		lg_words_add(&t, "; keys that find the table of keys full pass without limit");
 	if (rule->shadow)
-		add(&t, "; in shadow mode, so what is above is counted and passes");
+		lg_words_add(&t, "; in shadow mode, so what is above is counted and passes");
 }
 
 /* ---- warnings ---- */
@@ -210,17 +116,17 @@ static bool can_be_tcp(const struct lg_rule_def *rule)
 	return !rule->match.has_protocol || rule->match.protocol == IPPROTO_TCP;
 }
 
-static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	(void)env;
 	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok >= FRAME_BYTES)
 		return false;
-	add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok,
+	lg_words_add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok,
 	    FRAME_BYTES);
 	return true;
 }
 
-static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	bool bytes = rule->unit == LG_UNIT_BYTES;
 
@@ -229,27 +135,27 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 		return false;
 	if (bytes && rule->burst_tok < FRAME_BYTES)
 		return false;
-	add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", rule->burst_tok,
+	lg_words_add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", rule->burst_tok,
 	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets",
 	    rule->scope == LG_SCOPE_GLOBAL ? "such can never pass" : "such pass only while the bucket is full");
 	return true;
 }
 
-static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	unsigned int wanted = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
 
 	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok ||
 	    rule->limit_tok >= (uint64_t)wanted * env->hosts)
 		return false;
-	add(t,
+	lg_words_add(t,
 	    "a limit of %" PRIu64
 	    " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
 	    rule->limit_tok, env->hosts, wanted);
 	return true;
 }
 
-static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	uint64_t tok = lg_rule_shares_tok(rule, rule->limit_tok);
 	unsigned int wanted = lg_rule_sets_shares_aside(rule) && rule->algorithm != LG_TOKEN_BUCKET ? 2 : 1;
@@ -257,30 +163,29 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 	if (rule->scope != LG_SCOPE_GLOBAL || rule->fallback != LG_FALLBACK_SHARE || !rule->limit_tok ||
 	    tok >= (uint64_t)wanted * env->hosts)
 		return false;
-	add(t,
+	lg_words_add(t,
 	    "the fallback share of a host is below %u (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
 	    wanted, tok, env->hosts);
 	return true;
 }
 
-static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct text *t)
+static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	(void)env;
-	if (rule->limit_tok || rule->shadow || rule->match.has_protocol || rule->match.destination_ports.n ||
-	    rule->match.source.n || rule->match.destination.n)
+	if (rule->limit_tok || rule->shadow || !lg_match_is_any(&rule->match))
 		return false;
-	add(t, "a limit of 0 without a match denies every IP packet");
+	lg_words_add(t, "a limit of 0 without a match denies every IP packet");
 	return true;
 }
 
 int lg_rule_warning(const struct lg_rule_def *rule, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
 {
-	static bool (*const warns[])(const struct lg_rule_def *, const struct lg_explain_env *, struct text *) = {
+	static bool (*const warns[])(const struct lg_rule_def *, const struct lg_explain_env *, struct lg_words *) = {
 		deny_all_warn, frame_warn, superframe_warn, small_limit_warn, share_warn,
 	};
 
 	for (size_t w = 0; w < N_ELEMS(warns); w++) {
-		struct text t = { buf, len, 0 };
+		struct lg_words t = { buf, len, 0 };
 
 		if (warns[w](rule, env, &t) && i-- == 0)
 			return 0;

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/if_ether.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/num.h"
 #include "leasegate/bounds.h"
 #include "rules/config.h"
+#include "rules/names.h"
 
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define DIGITS "0123456789"
@@ -27,34 +29,6 @@ const struct lg_field lg_config_fields[_LG_CF_N] = {
 	{ path, LG_FIELD_##type, min, max, def, words, help, LG_FIELD_##roles },
 #include "rules/fields.def"
 };
-
-static const struct {
-	const char *word;
-	const char *name;
-	uint8_t number;
-} protocols[] = {
-	{ "icmp", "ICMP", 1 },      { "tcp", "TCP", 6 },     { "udp", "UDP", 17 },
-	{ "icmpv6", "ICMPv6", 58 }, { "sctp", "SCTP", 132 },
-};
-
-int lg_protocol_parse(const char *text)
-{
-	struct lg_complaint unused;
-	uint64_t number;
-
-	for (size_t i = 0; i < N_ELEMS(protocols); i++)
-		if (strcmp(protocols[i].word, text) == 0)
-			return protocols[i].number;
-	return lg_num_parse(text, 0, 255, &number, &unused) < 0 ? -EINVAL : (int)number;
-}
-
-const char *lg_protocol_name(uint8_t protocol)
-{
-	for (size_t i = 0; i < N_ELEMS(protocols); i++)
-		if (protocols[i].number == protocol)
-			return protocols[i].name;
-	return NULL;
-}
 
 const char *lg_field_label(const struct lg_field *field)
 {
@@ -122,6 +96,31 @@ static int word_read(const struct lg_field *field, const struct lg_node *node, u
 	return 0;
 }
 
+/* One word, or an item of a list of them, as a bit. */
+static int words_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+{
+	uint64_t index = 0;
+	int r;
+
+	if (node->kind == LG_NODE_MAP || (node->kind == LG_NODE_LIST && !node->n))
+		return lg_field_complain(field, node, c, "expected %s", lg_field_type_text(field));
+	if (node->kind == LG_NODE_SCALAR) {
+		r = word_read(field, node, &index, c);
+		*ret_num = r < 0 ? 0 : 1ull << index;
+		return r;
+	}
+	*ret_num = 0;
+	for (const struct lg_node *item = node->child; item; item = item->next) {
+		if (item->kind != LG_NODE_SCALAR)
+			return lg_field_complain(field, item, c, "expected a word in the list");
+		r = word_read(field, item, &index, c);
+		if (r < 0)
+			return r;
+		*ret_num |= 1ull << index;
+	}
+	return 0;
+}
+
 /* ---- values ---- */
 
 const char *lg_field_type_text(const struct lg_field *field)
@@ -134,6 +133,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_INSTANCE: return "a name";
 	case LG_FIELD_IFNAME: return "the name of an interface";
 	case LG_FIELD_WORD: return "a word";
+	case LG_FIELD_WORDS: return "a word or a list of words";
 	case LG_FIELD_BOOL: return "true or false";
 	case LG_FIELD_UINT: return "a whole number";
 	case LG_FIELD_PERCENT: return "a percentage such as 20%";
@@ -144,6 +144,12 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_LENGTH: return "a prefix length such as 32, or {ipv4: 24, ipv6: 56}";
 	case LG_FIELD_ADDRESS: return "an address such as 192.0.2.1:7400";
 	case LG_FIELD_PATH: return "a path";
+	case LG_FIELD_ETHERTYPE: return "one of ip, ipv6, arp, lldp, llc, or a number such as 0x88cc";
+	case LG_FIELD_TCP_FLAGS: return "flags such as syn,!ack";
+	case LG_FIELD_PREFIXES: return "a list of prefixes";
+	case LG_FIELD_IFNAMES: return "the name of an interface, or a list of names";
+	case LG_FIELD_TAGS: return "a VLAN id such as 7, a range such as 100-199, none, or a list of them";
+	case LG_FIELD_ICMP_TYPES: return "a type such as echo-request, 8 or 3/4 (with its code), or a list of them";
 	case LG_FIELD_PORTS: return "a port such as 53, a range such as 8000-8099, or a list of them";
 	case LG_FIELD_PREFIX: return "a prefix such as 192.0.2.0/24";
 	case LG_FIELD_LIMIT: return "a limit such as 10000/1m";
@@ -155,9 +161,12 @@ const char *lg_field_type_text(const struct lg_field *field)
 static int kind_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
 {
 	static const char *const kinds[] = { "a single value", "a list", "a mapping" };
-	bool map = field->type == LG_FIELD_MAP || field->type == LG_FIELD_NAMES || field->type == LG_FIELD_LENGTH;
-	bool list = field->type == LG_FIELD_LIST || field->type == LG_FIELD_PORTS;
-	bool scalar = field->type == LG_FIELD_LENGTH || field->type == LG_FIELD_PORTS || !(map || list);
+	enum lg_field_type type = field->type;
+	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH;
+	bool either = type == LG_FIELD_WORDS || type == LG_FIELD_PORTS || type == LG_FIELD_TAGS || type == LG_FIELD_IFNAMES ||
+		      type == LG_FIELD_ICMP_TYPES;
+	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || either;
+	bool scalar = type == LG_FIELD_LENGTH || either || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
 		return lg_field_complain(field, node, c, "has no value: write %s", lg_field_type_text(field));
@@ -188,7 +197,7 @@ static int name_check(const struct lg_field *field, const struct lg_node *node, 
 	return 0;
 }
 
-static int ifname_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
+int lg_ifname_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
 {
 	const char *text = node->text;
 	char quoted[LG_QUOTE_LEN];
@@ -309,6 +318,34 @@ static int protocol_read(const struct lg_field *field, const struct lg_node *nod
 	return 0;
 }
 
+static int ethertype_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+{
+	char quoted[LG_QUOTE_LEN];
+	int number = lg_ethertype_parse(node->text);
+
+	lg_text_quote(node->text, quoted);
+	if (number < 0)
+		return lg_field_complain(field, node, c, "%s is none of ip, ipv6, arp, lldp, llc, or a number of 0x600 to 0xffff", quoted);
+	if (number == ETH_P_8021Q || number == ETH_P_8021AD)
+		return lg_field_complain(field, node, c, "%s is a tag, and this is what stands behind the tags: write vlan", quoted);
+	*ret_num = (uint64_t)number;
+	return 0;
+}
+
+static int tcp_flags_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
+{
+	char quoted[LG_QUOTE_LEN];
+	uint8_t mask, value;
+
+	lg_text_quote(node->text, quoted);
+	if (lg_tcp_flags_parse(node->text, &mask, &value) < 0)
+		return lg_field_complain(field, node, c,
+					 "%s is no list of fin, syn, rst, psh, ack, urg, ece, cwr, each once, with ! before those that must not be set",
+					 quoted);
+	*ret_num = (uint64_t)mask << 8 | value;
+	return 0;
+}
+
 /* The value of a scalar, as far as it can be judged without other keys. */
 static int scalar_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num,
 		       struct lg_complaint *c)
@@ -316,10 +353,13 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	switch (field->type) {
 	case LG_FIELD_NAME:
 	case LG_FIELD_INSTANCE: return name_check(field, node, c);
-	case LG_FIELD_IFNAME: return ifname_check(field, node, c);
+	case LG_FIELD_IFNAME: return lg_ifname_check(field, node, c);
 	case LG_FIELD_WORD: return word_read(field, node, ret_num, c);
 	case LG_FIELD_BOOL: return bool_read(field, node, ret_num, c);
 	case LG_FIELD_PROTOCOL: return protocol_read(field, node, ret_num, c);
+	case LG_FIELD_WORDS: return words_read(field, node, ret_num, c);
+	case LG_FIELD_ETHERTYPE: return ethertype_read(field, node, ret_num, c);
+	case LG_FIELD_TCP_FLAGS: return tcp_flags_read(field, node, ret_num, c);
 	case LG_FIELD_UINT:
 	case LG_FIELD_LENGTH:
 	case LG_FIELD_RATE:
@@ -334,6 +374,10 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_MAP:
 	case LG_FIELD_LIST:
 	case LG_FIELD_NAMES:
+	case LG_FIELD_PREFIXES:
+	case LG_FIELD_IFNAMES:
+	case LG_FIELD_TAGS:
+	case LG_FIELD_ICMP_TYPES:
 	case LG_FIELD_PORTS:
 	case LG_FIELD_PREFIX:
 	case LG_FIELD_LIMIT:
@@ -387,11 +431,39 @@ static size_t distance(const char *a, const char *b)
 	return above[m];
 }
 
-/* An unknown key: the nearest one as a suggestion (of two as near the one as long), or else all that may stand here. */
+/* Nearer than best? Of two as near the one as long. */
+static bool is_nearer(const char *text, const char *key, size_t *best)
+{
+	size_t rank = distance(text, key);
+
+	rank = rank < *best ? 2 * rank + (strlen(key) != strlen(text)) : *best;
+	if (rank >= *best)
+		return false;
+	*best = rank;
+	return true;
+}
+
+static size_t far_enough(const char *text)
+{
+	return 2 * (2 + strlen(text) / 4);
+}
+
+const char *lg_nearest(const char *text, const char *(*at)(const void *arg, size_t i), const void *arg, size_t n)
+{
+	size_t best = far_enough(text);
+	const char *nearest = NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (is_nearer(text, at(arg, i), &best))
+			nearest = at(arg, i);
+	return nearest;
+}
+
+/* An unknown key: the nearest one as a suggestion, or else all that may stand here. */
 static int unknown_complain(const struct lg_field *fields, size_t n, const char *prefix, enum lg_field_roles role,
 			    const struct lg_node *node, struct lg_complaint *c)
 {
-	size_t best = 2 * (2 + strlen(node->key) / 4), rank, len = 0;
+	size_t best = far_enough(node->key), len = 0;
 	char quoted[LG_QUOTE_LEN], known[320] = "";
 	const char *nearest = NULL, *key;
 
@@ -402,12 +474,8 @@ static int unknown_complain(const struct lg_field *fields, size_t n, const char 
 			continue;
 		if (len < sizeof(known))
 			len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", len ? ", " : "", key);
-		rank = distance(node->key, key);
-		rank = rank < best ? 2 * rank + (strlen(key) != strlen(node->key)) : best;
-		if (rank < best) {
-			best = rank;
+		if (is_nearer(node->key, key, &best))
 			nearest = key;
-		}
 	}
 	if (nearest)
 		return lg_node_key_complain(node, c, "unknown key %s: did you mean \"%s\"?", quoted, nearest);
@@ -434,9 +502,11 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 		return r;
 	if (node->kind == LG_NODE_SCALAR)
 		return scalar_read(field, node, &at[i].num, c);
+	if (field->type == LG_FIELD_WORDS)
+		return words_read(field, node, &at[i].num, c);
 	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH)
 		return map_collect(fields, n, field->path, role, node, at, c);
-	if (field->type == LG_FIELD_LIST && (node->n < field->min || node->n > field->max))
+	if ((field->type == LG_FIELD_LIST || field->type == LG_FIELD_PREFIXES) && (node->n < field->min || node->n > field->max))
 		return lg_field_complain(field, node, c, "has %zu items, but %" PRIu64 " to %" PRIu64 " are possible",
 					 node->n, field->min, field->max);
 	return 0;

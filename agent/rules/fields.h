@@ -15,6 +15,7 @@ enum lg_field_type {
 	LG_FIELD_INSTANCE,	/* min to max of a-z 0-9 _ - */
 	LG_FIELD_IFNAME,
 	LG_FIELD_WORD,		/* num: its index in words */
+	LG_FIELD_WORDS,		/* one of words or a list of them; num, of a list too: bits by index */
 	LG_FIELD_BOOL,		/* num: 0 or 1 */
 	LG_FIELD_UINT,		/* num */
 	LG_FIELD_PERCENT,	/* num: parts in a thousand, as are min and max */
@@ -25,7 +26,13 @@ enum lg_field_type {
 	LG_FIELD_LENGTH,	/* num, when it is not a mapping with a length for each family */
 	LG_FIELD_ADDRESS,	/* host:port, or one of words */
 	LG_FIELD_PATH,		/* min to max bytes */
-	/* what these mean depends on other keys, so collecting checks only that they are no list or mapping (a port may be a list) */
+	LG_FIELD_ETHERTYPE,	/* num: the number, 0 for 802.3 with a length */
+	LG_FIELD_TCP_FLAGS,	/* num: those that must be set, and << 8 those looked at */
+	/* what these mean depends on other keys, so collecting checks only their kind; one with an s may be a single value or a list */
+	LG_FIELD_PREFIXES,	/* min to max of them, a list */
+	LG_FIELD_IFNAMES,
+	LG_FIELD_TAGS,
+	LG_FIELD_ICMP_TYPES,
 	LG_FIELD_PORTS,
 	LG_FIELD_PREFIX,
 	LG_FIELD_LIMIT,
@@ -94,7 +101,8 @@ int lg_address_check(const char *text, struct lg_complaint *c);
 /* Is it a name as rules, regions and hosts may have? */
 bool lg_name_is_valid(const char *text);
 
-/* Number of the protocol of a word or number: 0 .. 255, or -EINVAL. */
-int lg_protocol_parse(const char *text);
-/* "UDP"; NULL for those without a word. */
-const char *lg_protocol_name(uint8_t protocol);
+/* Of n texts the one that is likeliest meant, or NULL. */
+const char *lg_nearest(const char *text, const char *(*at)(const void *arg, size_t i), const void *arg, size_t n);
+
+/* Is it a name that an interface can have? 0, or -EINVAL with the complaint. */
+int lg_ifname_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/num.h"
-#include "rules/fields.h"
+#include "rules/names.h"
 
 #define POINTS_MAX (LG_RULES_MAX * LG_PORT_RANGES_MAX + 4)
 

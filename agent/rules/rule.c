@@ -125,6 +125,13 @@ uint8_t lg_match_family(const struct lg_match *match)
 	return family;
 }
 
+bool lg_match_is_any(const struct lg_match *match)
+{
+	static const struct lg_match any;
+
+	return memcmp(match, &any, sizeof(any)) == 0;
+}
+
 static bool covers(const struct lg_ranges *ranges, unsigned int lo, unsigned int hi)
 {
 	for (size_t i = 0; i < ranges->n; i++)
@@ -341,7 +348,7 @@ static void address_format(const uint8_t addr[16], const struct lg_key_len *lens
 		snprintf(buf, len, "%s", text);
 }
 
-/* What stands in a key's a and b, in places of their own. */
+/* What stands in a and b of a key that is not hashed, so that it has at most two such parts, in places of their own. */
 static void wide_unpack(const struct lg_key *key, struct lg_wide_key *ret)
 {
 	const uint8_t *places[] = { key->a, key->b };
@@ -426,10 +433,11 @@ static void product_format(const struct lg_key *key, const struct lg_key_shape *
 	buf[0] = '\0';
 	memcpy(&narrow, key->b, sizeof(narrow));
 	memcpy(hash, key->a, sizeof(hash));
-	wide_unpack(key, &unpacked);
-	if (!(key->form & LG_FORM_HASHED))
-		wide_add(&t, key->form, &unpacked, shape);
-	else if (wide)
+	if (!(key->form & LG_FORM_HASHED)) {
+		wide_unpack(key, &unpacked);
+		wide = &unpacked;
+	}
+	if (wide)
 		wide_add(&t, key->form, wide, shape);
 	else
 		part_add(&t, "hash", "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);

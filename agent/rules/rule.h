@@ -175,6 +175,9 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 /* The one family that a rule's prefixes leave: 4 or 6; 0: both. */
 uint8_t lg_match_family(const struct lg_match *match);
 
+/* Is nothing asked of the packet? */
+bool lg_match_is_any(const struct lg_match *match);
+
 /*
  * Does the match name packets that are limited only by rules that name them? By EtherType ARP, by ICMP type those that links and paths
  * live by, by protocol IGMP, by destination nothing but link-local multicast.

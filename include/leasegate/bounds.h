@@ -5,6 +5,8 @@
 #define LG_RULES_MAX 64			/* rules of one set; the scan in classify.h is linear, so 64 keeps it near 60 ns */
 #define LG_MATCHES_MAX 8		/* rules that may match one packet; more is refused when rules are loaded */
 #define LG_PORT_RANGES_MAX 8		/* destination port ranges of one rule */
+#define LG_SETS_MAX 256			/* named sets of prefixes of one file */
+#define LG_SET_PREFIXES_MAX 16384	/* prefixes of one set */
 #define LG_NAME_LEN 64			/* rule, region, holder and instance names with their final NUL */
 #define LG_OVERFLOW_BUCKETS 1024	/* overflow buckets of one rule, power of two */
 #define LG_INTERFACE_CLASSES 64		/* interfaces that the rules of a set name, one less: each takes a bit in the kernel's tables */

@@ -21,7 +21,7 @@
 #define EXAMPLES "deploy/examples"
 
 /* "`a`, `b`; not yet: `c`" */
-static void doc_words(const char *words, char *buf, size_t len)
+static size_t doc_words(const char *words, char *buf, size_t len)
 {
 	size_t n = 0;
 
@@ -37,6 +37,7 @@ static void doc_words(const char *words, char *buf, size_t len)
 			before = ", ";
 		}
 	}
+	return n;
 }
 
 static void doc_range(const struct lg_field *field, char *buf, size_t len)
@@ -45,14 +46,18 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 
 	switch (field->type) {
 	case LG_FIELD_LIST:
+	case LG_FIELD_PREFIXES:
 	case LG_FIELD_NAMES: snprintf(buf, len, ", %" PRIu64 " to %" PRIu64 " items", field->min, field->max); return;
 	case LG_FIELD_NAME: snprintf(buf, len, ", 1 to %" PRIu64 " of `A-Z a-z 0-9 . _ -`", field->max); return;
 	case LG_FIELD_INSTANCE: snprintf(buf, len, ", 1 to %" PRIu64 " of `a-z 0-9 _ -`", field->max); return;
 	case LG_FIELD_IFNAME:
+	case LG_FIELD_IFNAMES:
 	case LG_FIELD_PATH: snprintf(buf, len, ", at most %" PRIu64 " bytes", field->max); return;
 	case LG_FIELD_UINT:
 	case LG_FIELD_LENGTH:
 	case LG_FIELD_PROTOCOL: snprintf(buf, len, ", %" PRIu64 " to %" PRIu64, field->min, field->max); return;
+	case LG_FIELD_TAGS:
+	case LG_FIELD_ICMP_TYPES:
 	case LG_FIELD_PORTS:
 		snprintf(buf, len, ", %" PRIu64 " to %" PRIu64 ", at most %d", field->min, field->max,
 			 LG_PORT_RANGES_MAX);
@@ -85,6 +90,9 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 		return;
 	case LG_FIELD_MAP:
 	case LG_FIELD_WORD:
+	case LG_FIELD_WORDS:
+	case LG_FIELD_ETHERTYPE:
+	case LG_FIELD_TCP_FLAGS:
 	case LG_FIELD_BOOL:
 	case LG_FIELD_PREFIX: buf[0] = '\0'; return;
 	}
@@ -99,6 +107,8 @@ static void doc_row(const struct lg_field *field, bool with_roles, char *buf, si
 	doc_range(field, range, sizeof(range));
 	if (field->type == LG_FIELD_WORD)
 		doc_words(field->words, value, sizeof(value));
+	else if (field->type == LG_FIELD_WORDS)
+		snprintf(value + doc_words(field->words, value, sizeof(value)), 32, ", or a list of them");
 	else
 		snprintf(value, sizeof(value), "%s%s", lg_field_type_text(field), range);
 	if (!field->def)

@@ -51,7 +51,29 @@ static const char full[] = "rules:\n"
 			   "  - name: by-messages\n"
 			   "    class: sync\n"
 			   "    limit: 5/1m\n"
-			   "    lease: {rpc_budget: 10/s}\n";
+			   "    lease: {rpc_budget: 10/s}\n"
+			   "  - name: by-flags\n"
+			   "    match:\n"
+			   "      protocol: tcp\n"
+			   "      source_set: office\n"
+			   "      destination_set: office\n"
+			   "      source_port: 1024-65535\n"
+			   "      tcp_flags: syn,!ack\n"
+			   "      fragment: none\n"
+			   "      ethertype: ip\n"
+			   "      vlan: 7\n"
+			   "      inner_vlan: none\n"
+			   "      direction: egress\n"
+			   "      interface: eth0\n"
+			   "    key: {source_port: true, destination_port: true, protocol: true, vlan: true, inner_vlan: true,\n"
+			   "          interface: true, cgroup: true}\n"
+			   "    limit: 5/1m\n"
+			   "  - name: by-type\n"
+			   "    match: {protocol: icmp, icmp_type: echo-request}\n"
+			   "    limit: 5/1m\n"
+			   "sets:\n"
+			   "  - name: office\n"
+			   "    prefixes: [192.0.2.0/24]\n";
 
 static struct lg_rules *parse(const char *text)
 {
@@ -86,7 +108,7 @@ static void every_key_arrives_in_the_model(void **state)
 	static const uint8_t destination[16] = { [10] = 0xff, [11] = 0xff, 192, 0, 2 };
 
 	(void)state;
-	assert_int_equal(rules->n, 3);
+	assert_int_equal(rules->n, 5);
 	assert_string_equal(rule->name, "per-user");
 	assert_int_equal(rule->line, 2);
 	assert_int_equal(rule->scope, LG_SCOPE_GLOBAL);
@@ -415,7 +437,7 @@ static void texts_that_are_no_rules_file_are_refused(void **state)
 		{ "rules: !!seq []\n",
 		  "r.yaml:1:8: anchors (&), aliases (*) and tags (!) are not used here: write the value out, or "
 		  "quote it" },
-		{ "<<: {rules: []}\n", "r.yaml:1:1: unknown key \"<<\": known here are rules" },
+		{ "<<: {rules: []}\n", "r.yaml:1:1: unknown key \"<<\": known here are rules, sets" },
 		{ "? [rules]\n: []\n", "r.yaml:1:3: a key must be a word, not a list or mapping" },
 		{ "rules: \"a\\0b\"\n", "r.yaml:1:8: a value cannot hold a NUL" },
 		{ "\"ru\\0les\": []\n", "r.yaml:1:1: a value cannot hold a NUL" },
@@ -423,7 +445,7 @@ static void texts_that_are_no_rules_file_are_refused(void **state)
 		{ "rules:\n- \x01\n", "r.yaml:2:3: this is not text in UTF-8: control characters are not allowed" },
 		{ "rules: []\n# \xc3\xa9\xc3\xa9\n\tx: 1\n", "r.yaml:3:1: a tab cannot indent YAML: use spaces" },
 		{ "rulse: []\n", "r.yaml:1:1: unknown key \"rulse\": did you mean \"rules\"?" },
-		{ "limits: []\n", "r.yaml:1:1: unknown key \"limits\": known here are rules" },
+		{ "limits: []\n", "r.yaml:1:1: unknown key \"limits\": known here are rules, sets" },
 	};
 
 	(void)state;
@@ -449,8 +471,8 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		{ RULE "    match: {destination-port: 5}\n",
 		  "4:13: unknown key \"destination-port\": did you mean \"destination_port\"?" },
 		{ RULE "    match: {port: 5}\n",
-		  "4:13: unknown key \"port\": known here are protocol, destination_port, source, "
-		  "destination" },
+		  "4:13: unknown key \"port\": known here are protocol, source, destination, source_set, destination_set, source_port, "
+		  "destination_port, tcp_flags, icmp_type, fragment, ethertype, vlan, inner_vlan, direction, interface" },
 		{ RULE "    key: {source: {ipv5: 5}}\n", "4:20: unknown key \"ipv5\": did you mean \"ipv4\"?" },
 		/* wrong shapes */
 		{ "rules:\n  - name: [a]\n", "2:11: name: expected a name, not a list" },
@@ -560,7 +582,7 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		{ RULE "    match: {destination_port: 90-80}\n",
 		  "4:31: match.destination_port: \"90-80\" runs backwards: write 80-90" },
 		{ RULE "    match: {destination_port: [80, [81]]}\n",
-		  "4:36: match.destination_port: expected a port or a range of ports in the list" },
+		  "4:36: match.destination_port: expected a single value in the list" },
 		{ RULE "    match: {destination_port: []}\n",
 		  "4:31: match.destination_port: has 0 entries, but 1 to 8 are possible" },
 		{ RULE "    match: {destination_port: [1, 3, 5, 7, 9, 11, 13, 15, 17]}\n",
@@ -571,9 +593,7 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		  "mapping" },
 		/* key */
 		{ RULE "    key: {}\n",
-		  "4:10: key: names no part: write source or destination, or leave key out for one bucket" },
-		{ RULE "    key: {source: 32, destination: 32}\n",
-		  "4:10: key: source and destination together are not supported yet by this version" },
+		  "4:10: key: names no part: write one such as source, or leave key out for one bucket" },
 		{ RULE "    key: {source: 0}\n", "4:19: key.source: \"0\" is below the minimum, 1" },
 		{ RULE "    key: {source: 129}\n", "4:19: key.source: \"129\" is above the maximum, 128" },
 		{ RULE "    key: {source: {}}\n", "4:19: key.source: says no length: write ipv4, ipv6 or both" },
