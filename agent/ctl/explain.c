@@ -338,7 +338,8 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_ruleset set;
 	struct lg_fleet fleet = { .regions = 1, .hosts = 1 };
-	struct lg_compile_env compile = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S };
+	struct lg_compile_env compile = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S,
+					  .n_lines = LG_LINE_KEYS_DEFAULT / LG_LINE_SLOTS };
 	struct lg_complaint c = { 0 };
 	struct lg_explain_env env;
 	char text[TEXT_LEN];

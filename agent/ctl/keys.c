@@ -103,6 +103,15 @@ static json_int_t ms_until(uint64_t then_ns, uint64_t now_ns)
 	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
 }
 
+static const char *kind_name(uint16_t kind)
+{
+	switch (kind) {
+	case LG_BUCKET_BLOCK: return "block";
+	case LG_BUCKET_LINE: return "line";
+	default: return "rate";
+	}
+}
+
 static const char *form_name(uint32_t form)
 {
 	switch (form) {
@@ -127,19 +136,23 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 	const struct lg_rule *rule = rule_of(&k->set, row->key.rule_id);
 	const struct lg_bucket *b = &row->bucket;
 	char name[LG_NAME_LEN], key[80], limit[LG_LIMIT_TEXT_LEN];
+	json_t *o;
 
 	key_text(k, &row->key, key, sizeof(key));
 	lg_limit_format(b->rate_tok, b->per_ns, rule && (rule->flags & LG_RULE_BYTES) ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,
 			sizeof(limit));
-	return json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "rule",
-			 lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
-			 "key", key, "form", form_name(row->key.form), "kind",
-			 b->kind == LG_BUCKET_BLOCK ? "block" : "rate", "granted_tok", (json_int_t)b->granted_tok, "spent_tok",
-			 (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
-			 (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(rule, b, now_ns), "expires_in_ms",
-			 b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
-			 (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", (json_int_t)b->burst_tok,
-			 "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
+	o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "rule",
+		      lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
+		      "key", key, "form", form_name(row->key.form), "kind", kind_name(b->kind), "granted_tok", (json_int_t)b->granted_tok, "spent_tok",
+		      (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
+		      (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(rule, b, now_ns), "expires_in_ms",
+		      b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
+		      (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", (json_int_t)b->burst_tok,
+		      "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
+	/* A word has no room for when it was last changed. */
+	if (b->kind == LG_BUCKET_LINE)
+		json_object_set_new(o, "seen_ago_ms", json_null());
+	return o;
 }
 
 static int rows_print(const struct keys *k)
@@ -169,7 +182,7 @@ static int rows_print(const struct keys *k)
 			snprintf(expires, sizeof(expires), "%.1f s", (double)ms_until(b->expires_ns, now_ns) / 1000);
 		printf("%-20s %-39s %5s %14llu %14llu %14llu %14llu %9s\n",
 		       lg_ctl_rule_name(k->names, k->rows[i].key.rule_id, name, sizeof(name)), key,
-		       b->kind == LG_BUCKET_BLOCK ? "block" : "rate", (unsigned long long)b->granted_tok,
+		       kind_name(b->kind), (unsigned long long)b->granted_tok,
 		       (unsigned long long)(b->spent_tok - b->returned_tok),
 		       (unsigned long long)left_tok(rule_of(&k->set, k->rows[i].key.rule_id), b, now_ns),
 		       (unsigned long long)b->denied_tok, expires);
@@ -219,6 +232,8 @@ int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
 	r = lg_kern_rules_read(kern, &k.set, k.names);
 	if (r == 0)
 		r = lg_kern_each_bucket(kern, collect, &k);
+	if (r == 0)
+		r = lg_kern_each_line(kern, lg_clock_now_ns(), collect, &k);
 	if (r < 0) {
 		free(k.rows);
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "cannot read the buckets in the kernel: %s", strerror(-r));

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rules/lines.h"
 #include "rules/yaml.h"
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
@@ -114,6 +115,20 @@ static void cold_starts_renew(struct lg_node *n)
 		lg_error("cannot load the rules' cold_start into the kernel: %s", strerror(-r));
 }
 
+/* A rule keeps the lines it has: a new size would make other buckets of them, all full. */
+static void lines_warn(const struct lg_node *n)
+{
+	for (uint32_t i = 0; i < n->set.n_rules; i++) {
+		const struct lg_rule *rule = &n->set.rules[i];
+		const struct lg_rule_def *def = n->by_id[rule->rule_id].def;
+
+		if (def && rule->n_lines && lg_lines_wanted(def) && lg_lines_wanted(def) != rule->n_lines)
+			lg_warn("rule \"%s\": has room for %u keys and not for %u as written: that cannot change while it is in force; "
+				"under another name it would start anew",
+				def->name, rule->n_lines * LG_LINE_SLOTS, lg_lines_wanted(def) * LG_LINE_SLOTS);
+	}
+}
+
 static int ticker_set(struct lg_node *n);
 
 /* Puts the rules into force. On failure the old ones stay, in the kernel and here. */
@@ -128,6 +143,9 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	r = lg_kern_rules_read(n->kern, &old_set, old_names);
 	if (r < 0)
 		return lg_complain(c, "cannot read the rules in the kernel: %s", strerror(-r));
+	r = lg_kern_lines_max(n->kern, &env.n_lines);
+	if (r < 0)
+		return lg_complain(c, "cannot read the size of the table of lines in the kernel: %s", strerror(-r));
 	env.old_set = &old_set;
 	env.old_names = old_names;
 	r = lg_rules_compile(rules, &env, &new_set, new_names, c);
@@ -146,6 +164,7 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	n->set = new_set;
 	memcpy(n->names, new_names, sizeof(n->names));
 	rules_index(n);
+	lines_warn(n);
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
 			lg_node_rule_changed(n, id);
@@ -493,7 +512,7 @@ static int sources_start(struct lg_node *n)
 static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
-				     .test_clock = args->test_clock };
+				     .line_keys = n->config.line_keys, .test_clock = args->test_clock };
 	struct lg_life old = { 0 }, life = { .made_ns = lg_clock_now_ns(), .incarnation = lg_clock_unix_s() };
 	struct lg_control control;
 	char path[512];

@@ -250,6 +250,21 @@ static void rule_metrics(struct lg_node *n, struct lg_metrics *m, const struct t
 	}
 }
 
+static void line_metrics(struct lg_node *n, struct lg_metrics *m, uint64_t now_ns)
+{
+	uint32_t live;
+
+	for (uint32_t i = 0; i < n->set.n_rules; i++) {
+		const struct lg_rule *rule = &n->set.rules[i];
+		const struct lg_rule_def *def = n->by_id[rule->rule_id].def;
+
+		if (!def || !rule->n_lines || lg_kern_lines_count(n->kern, rule, now_ns, &live) < 0)
+			continue;
+		lg_metrics_add(m, LG_METRIC_LINE_KEYS_MAX, rule->n_lines * LG_LINE_SLOTS, "rule", def->name, NULL);
+		lg_metrics_add(m, LG_METRIC_LINE_KEYS, live, "rule", def->name, NULL);
+	}
+}
+
 static void attach_metrics(struct lg_node *n, struct lg_metrics *m)
 {
 	struct lg_attachment list[2 * LG_INTERFACES_MAX];
@@ -291,6 +306,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	lg_status_build_info(m, "node");
 	verdict_metrics(n, m);
 	rule_metrics(n, m, &t);
+	line_metrics(n, m, t.now_ns);
 	attach_metrics(n, m);
 	upstream_metrics(n, m);
 	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
@@ -299,6 +315,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 		lg_metrics_add(m, LG_METRIC_BYPASS, bypass.until_ns > t.now_ns, NULL);
 	if (lg_kern_shared_read(n->kern, &shared) == 0) {
 		lg_metrics_add(m, LG_METRIC_MAP_FULL, shared.map_full, NULL);
+		lg_metrics_add(m, LG_METRIC_LINES_FULL, shared.lines_full, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);
 	}

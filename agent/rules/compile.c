@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "rules/lines.h"
 #include "rules/overlap.h"
 #include "rules/rate.h"
 
@@ -23,6 +24,8 @@ struct compiler {
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];
 	struct lg_rule built[LG_RULES_MAX]; /* by index in the file */
+	struct lg_rule left[LG_RULES_MAX];  /* last records of rules that left */
+	struct lg_lines_user users[2 * LG_RULES_MAX];
 };
 
 const struct lg_rule *lg_ruleset_find(const struct lg_ruleset *set, uint32_t rule_id)
@@ -201,7 +204,9 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.per_ns = def->per_ns;
 	rule.cost = 1;
 
-	if (def->scope == LG_SCOPE_HOST) {
+	if (lg_lines_hold(def, env)) {
+		r = lg_lines_fill(def, env, old, &rule);
+	} else if (def->scope == LG_SCOPE_HOST) {
 		r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, def->burst_tok, env->now_ns, &rule.rate);
 	} else {
 		rule.share_delay_ns = def->algorithm == LG_TOKEN_BUCKET ? env->grace_ns : def->per_ns;
@@ -213,6 +218,12 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 }
 
 /* ---- ids ---- */
+
+/* A rule that goes to another table is another rule: its levels stay behind. */
+static uint64_t identity_of(const struct lg_rule_def *def, const struct lg_compile_env *env)
+{
+	return lg_rule_identity(def) ^ (lg_lines_hold(def, env) ? 0x6c696e6573ull : 0);
+}
 
 /* The id an identity has: of a rule in force, else of the one that left last. 0: none. */
 static uint32_t id_find(const struct lg_rule_name *names, uint64_t identity)
@@ -236,7 +247,7 @@ static void name_set(struct compiler *k, uint32_t id, const struct lg_rule_def *
 
 	memset(name, 0, sizeof(*name));
 	snprintf(name->name, sizeof(name->name), "%s", def->name);
-	name->fingerprint = lg_rule_identity(def);
+	name->fingerprint = identity_of(def, k->env);
 }
 
 static int numbers_complain(const struct lg_rule_def *def, struct lg_complaint *c)
@@ -261,7 +272,7 @@ static int known_ids_keep(struct compiler *k, struct lg_complaint *c)
 
 	for (size_t i = 0; i < k->rules->n; i++) {
 		const struct lg_rule_def *def = &k->rules->v[i];
-		uint32_t id = id_find(env->old_names, lg_rule_identity(def));
+		uint32_t id = id_find(env->old_names, identity_of(def, env));
 		const struct lg_rule *old = id ? record_find(env->old_set, id) : NULL;
 
 		if (!old || k->names[id].name[0])
@@ -314,6 +325,25 @@ static int new_ids_give(struct compiler *k, struct lg_complaint *c)
 		name_set(k, id, def);
 	}
 	return 0;
+}
+
+/* New rules get their lines. What rules have that are in force, or left and are not forgotten, stays theirs. */
+static int lines_give(struct compiler *k, struct lg_complaint *c)
+{
+	struct lg_lines_user *users = k->users;
+	const struct lg_rule *record;
+	size_t n = 0, n_left = 0;
+
+	for (; n < k->rules->n; n++)
+		users[n] = (struct lg_lines_user){ &k->rules->v[n], &k->built[n] };
+	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
+		record = k->names[id].retired_ns ? record_find(k->env->old_set, id) : NULL;
+		if (!record)
+			continue;
+		k->left[n_left] = *record;
+		users[n++] = (struct lg_lines_user){ NULL, &k->left[n_left++] };
+	}
+	return lg_lines_place(users, n, k->env->n_lines, c);
 }
 
 /* ---- the set ---- */
@@ -408,7 +438,7 @@ static void set_fill(struct compiler *k)
 		k->set.rules[n] = k->built[order[n].index];
 	k->set.n_rules = n;
 	for (uint32_t i = 0; i < n; i++)
-		k->set.exempt[i / 64] |= (uint64_t)!!(k->set.rules[i].flags & LG_RULE_EXEMPT) << (i % 64);
+		k->set.exempt[i / 64] |= (uint64_t) !!(k->set.rules[i].flags & LG_RULE_EXEMPT) << (i % 64);
 	k->set.version = (old ? old->version : 0) + 1;
 
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
@@ -469,6 +499,9 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 		return r;
 	rest_retire(k);
 	r = new_ids_give(k, c);
+	if (r < 0)
+		return r;
+	r = lines_give(k, c);
 	if (r < 0)
 		return r;
 	set_fill(k);

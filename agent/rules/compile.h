@@ -12,6 +12,7 @@ struct lg_compile_env {
 	uint32_t n_regions;		/* of the region list; 0: no upstream, global rules get no fallback share */
 	uint32_t hosts_in_region;	/* H of this host's region */
 	uint64_t grace_ns;		/* token buckets' share starts this long after the lease's end; windows use their window */
+	uint32_t n_lines;		/* of map `lines`; 0: no rule may be there */
 	const struct lg_ruleset *old_set;	/* in force, or NULL */
 	const struct lg_rule_name *old_names;	/* LG_RULES_MAX + 1 entries, or NULL */
 };

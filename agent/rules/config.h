@@ -45,6 +45,7 @@ struct lg_config {
 	uint64_t journal_bytes;		/* region: most that the journal takes; 0: there is none */
 	bool journal_sync;		/* region: within a second on the disk */
 	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */
+	uint32_t line_keys;		/* node: slots of the table of lines, default LG_LINE_KEYS_DEFAULT; 0: no such table */
 	bool unparsable_drop;
 	size_t n_interfaces;
 	struct lg_interface interfaces[LG_INTERFACES_MAX];

@@ -17,6 +17,7 @@ enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
 enum lg_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
 enum lg_algorithm { LG_TOKEN_BUCKET, LG_FIXED_WINDOW, LG_SLIDING_WINDOW, LG_SLIDING_LOG };
 enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_REQUESTS };
+enum lg_table_choice { LG_TABLE_CHOICE_EXACT, LG_TABLE_CHOICE_LINES, LG_TABLE_CHOICE_NONE };
 enum lg_lease_owner { LG_OWNER_AUTO, LG_OWNER_OFF, LG_OWNER_ON };
 enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
 
@@ -105,6 +106,8 @@ struct lg_rule_def {
 	enum lg_fallback fallback;
 	bool shadow;
 	bool evaluate_all;
+	enum lg_table_choice table;	/* NONE: lines if the rule can be there, else exact */
+	uint32_t keys;		/* slots wanted in lines; 0: not written */
 	struct {
 		enum lg_lease_kind kind;
 		enum lg_lease_owner owner;

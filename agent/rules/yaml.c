@@ -137,6 +137,34 @@ static int lease_read(struct lg_reader *r)
 	return cold_start_read(r);
 }
 
+/* Which table, and how much of it: lines hold token buckets of this host, a key each. */
+static int table_read(struct lg_reader *r)
+{
+	enum lg_rules_field id = lg_is_written(r, LG_RF_TABLE) ? LG_RF_TABLE : LG_RF_KEYS;
+	struct lg_rule_def *rule = r->rule;
+
+	rule->table = lg_is_written(r, LG_RF_TABLE) ? (enum lg_table_choice)r->at[LG_RF_TABLE].num : LG_TABLE_CHOICE_NONE;
+	if (lg_is_written(r, LG_RF_KEYS)) {
+		rule->keys = (uint32_t)r->at[LG_RF_KEYS].num;
+		if (rule->table == LG_TABLE_CHOICE_EXACT)
+			return lg_reader_complain(r, LG_RF_KEYS,
+						  "belongs to `table: lines`: max_keys of the configuration bounds the exact table");
+		rule->table = LG_TABLE_CHOICE_LINES;
+	}
+	if (rule->table != LG_TABLE_CHOICE_LINES)
+		return 0;
+	if (rule->scope == LG_SCOPE_GLOBAL)
+		return lg_reader_complain(r, id, "what is leased is in the exact table: leave it out");
+	if (rule->algorithm != LG_TOKEN_BUCKET)
+		return lg_reader_complain(r, id, "lines hold token buckets, and the algorithm is %s", lg_algorithm_name(rule->algorithm));
+	if (rule->key.form == LG_FORM_RULE)
+		return lg_reader_complain(r, id, "a rule without a key has one bucket: leave it out");
+	if (rule->burst_tok >= LG_LINE_BURST_MAX_TOK)
+		return lg_reader_complain(r, lg_is_written(r, LG_RF_BURST) ? LG_RF_BURST : LG_RF_LIMIT,
+					  "a burst in lines is below %llu: write `table: exact`", LG_LINE_BURST_MAX_TOK);
+	return 0;
+}
+
 static int rule_read(const struct lg_node *node, const struct lg_rules *rules, struct lg_rule_def *rule, struct lg_prefix *own,
 		     struct lg_complaint *c)
 {
@@ -161,6 +189,8 @@ static int rule_read(const struct lg_node *node, const struct lg_rules *rules, s
 		err = lg_key_read(&r);
 	if (err == 0)
 		err = limit_read(&r);
+	if (err == 0)
+		err = table_read(&r);
 	return err < 0 ? err : lease_read(&r);
 }
 

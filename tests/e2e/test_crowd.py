@@ -19,6 +19,7 @@ def rule(scope, limit, burst):
             f"    scope: {scope}\n"
             f"    match: {{protocol: udp, destination_port: [{PORT}]}}\n"
             "    key: {source: 32}\n"
+            "    table: exact\n"
             "    unit: packets\n"
             "    algorithm: token_bucket\n"
             f"    limit: {limit}\n"

@@ -10,6 +10,7 @@ from lib import law
 from lib.daemon import Instance
 from lib.host import CLIENT, HOST, PORT, fresh_name
 from lib.net import Namespace, ip, veth
+from lib.prom import Page
 from lib.traffic import FrameReceiver, FrameSender, udp_frame
 from lib.wait import until
 
@@ -41,7 +42,8 @@ def test_a_token_bucket_admits_burst_plus_rate_times_time_and_not_more(host, hoo
     cost = 200 if unit == "bytes" else 1
     rate, burst = 1000 * cost, 100 * cost
     key = "{source: 32}" if family == 4 else "{source: 128}"
-    host.start(bucket_rule(f"{rate}/1s", burst, unit).replace("{source: 32}", key), hook)
+    table = "exact" if family == 4 else "lines"
+    host.start(bucket_rule(f"{rate}/1s", burst, unit, table=table).replace("{source: 32}", key), hook)
     with host.receiver(family) as got:
         start_ns = time.monotonic_ns()
         with host.sender(3000, family, payload) as sent:
@@ -53,6 +55,8 @@ def test_a_token_bucket_admits_burst_plus_rate_times_time_and_not_more(host, hoo
     perfect_tok = law.token_bucket_perfect(sent.sent_ns, burst, rate, S, cost)
     assert admitted_tok >= 0.97 * perfect_tok
     assert counts["limit"] > 0 and sum(counts.values()) <= sent.n_sent
+    if table == "lines":
+        return
     bucket = host.instance.key(CLIENT[family])
     assert bucket["spent_tok"] == admitted_tok
     assert bucket["denied_tok"] == counts["limit"] * cost
@@ -92,6 +96,25 @@ def test_each_source_has_a_bucket_of_its_own_and_other_ports_have_none(host, hoo
     assert {k["key"]: k["spent_tok"] for k in host.instance.json("keys")} == {CLIENT[4]: 10, "10.90.0.9": 10}
 
 
+def test_keys_in_lines_are_listed_with_what_they_have_left_and_leave_by_themselves(host):
+    ip("address", "add", "10.90.0.9/24", "dev", "up0", ns=host.client)
+    host.start(bucket_rule("10/1s", 20, keys=1000))
+    with contextlib.closing(host.sender(0)) as a, contextlib.closing(host.sender(0, source="10.90.0.9")) as b:
+        a.burst(60)
+        b.burst(1)
+        until(lambda: host.instance.seen("per-source") == 61, "all packets were judged")
+    a, = host.instance.json("keys", "--rule", "per-source", "--source", CLIENT[4])
+    assert (a["kind"], a["form"], a["burst_tok"], a["rate_tok"], a["seen_ago_ms"]) == ("line", "source", 20, 10, None)
+    assert 0 < a["spent_tok"] <= 20 and a["left_tok"] in (20 - a["spent_tok"], 21 - a["spent_tok"])
+    assert host.instance.tool("keys").stdout.split()[8:11:2] == ["per-source", "line"]
+    page = Page(host.ns.http_get("/metrics", 9464)[1])
+    assert page.get("leasegate_line_keys_max", rule="per-source") == 1024
+    assert page.get("leasegate_line_keys", rule="per-source") in (1, 2)
+    assert page.get("leasegate_keys") == 0
+    until(lambda: host.instance.json("keys") == [], "both buckets are full again, and their places free")
+    assert Page(host.ns.http_get("/metrics", 9464)[1]).get("leasegate_line_keys", rule="per-source") == 0
+
+
 @contextlib.contextmanager
 def bridged():
     """client --- in0 [host: bridge] out0 --- far: tagged frames that the host lets in come out at the far end.
@@ -121,7 +144,7 @@ def test_tagged_frames_are_limited_and_charged_with_their_tags(hook, family, vla
         assert len(frame) == 180 + 4 * len(vlans)
         cost = len(frame) if unit == "bytes" else 1
         key = "{source: 32}" if family == 4 else "{source: 128}"
-        rules = instance.write("rules.yaml", bucket_rule("1/1h", 50 * cost, unit).replace("{source: 32}", key))
+        rules = instance.write("rules.yaml", bucket_rule("1/1h", 50 * cost, unit, table="exact").replace("{source: 32}", key))
         at = {"name": "in0", "xdp": "native", "tc": "off"} if hook == "xdp" else {"name": "in0", "xdp": "off", "tc": "on"}
         instance.node(instance.config(rules=rules, interfaces=[at]))
         with FrameReceiver(far, "down0", PORT) as got, \

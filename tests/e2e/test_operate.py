@@ -14,7 +14,7 @@ from lib.wait import until
 from test_limits import bucket_rule
 
 COMMANDS = ["status", "keys", "rules", "leases", "usage", "explain", "curve", "reload", "bypass", "detach"]
-RULES = bucket_rule("1/1h", 50)
+RULES = bucket_rule("1/1h", 50, table="exact")
 
 
 def let_in(host, got, sender, n=20):

@@ -14,7 +14,7 @@ RATE, BURST = 500, 250
 
 @pytest.mark.parametrize("hook", ["xdp", "tc"])
 def test_kill_9_under_load_leaves_the_limit_the_link_and_the_levels_in_place(host, hook):
-    node = host.start(bucket_rule(f"{RATE}/1s", BURST), hook)
+    node = host.start(bucket_rule(f"{RATE}/1s", BURST, table="exact"), hook)
     link = host.instance.json("status")["attachments"]
     assert len(link) == 1 and link[0]["link_id"] > 0
     with host.receiver() as got:

@@ -35,6 +35,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"state_dir: /srv/lg\n"
 				"run_dir: run\n"
 				"max_keys: 1000000\n"
+				"line_keys: 0\n"
 				"unparsable: drop\n"
 				"interfaces:\n"
 				"  - {name: eth0, xdp: native, tc: off}\n"
@@ -108,6 +109,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_string_equal(c.state_dir, "/srv/lg");
 	assert_string_equal(c.run_dir, "/etc/leasegate/run");
 	assert_int_equal(c.max_keys, 1000000);
+	assert_int_equal(c.line_keys, 0);
 	assert_true(c.unparsable_drop);
 	assert_int_equal(c.n_interfaces, 3);
 	assert_string_equal(c.interfaces[0].name, "eth0");
@@ -160,6 +162,7 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_string_equal(c.state_dir, "/var/lib/leasegate/default");
 	assert_string_equal(c.run_dir, "/run/leasegate/default");
 	assert_int_equal(c.max_keys, LG_KEYS_DEFAULT);
+	assert_int_equal(c.line_keys, LG_LINE_KEYS_DEFAULT);
 	assert_false(c.unparsable_drop);
 	assert_int_equal(c.n_interfaces, 0);
 
@@ -311,6 +314,8 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "max_keys: 15\n", LG_CONFIG_NODE, "c.yaml:3:11: max_keys: \"15\" is below the minimum, 16" },
 		{ NODE "max_keys: 16777217\n", LG_CONFIG_NODE,
 		  "c.yaml:3:11: max_keys: \"16777217\" is above the maximum, 16777216" },
+		{ NODE "line_keys: 134217729\n", LG_CONFIG_NODE,
+		  "c.yaml:3:12: line_keys: \"134217729\" is above the maximum, 134217728" },
 		{ NODE "unparsable: deny\n", LG_CONFIG_NODE,
 		  "c.yaml:3:13: unparsable: \"deny\" is none of pass, drop" },
 		{ "rules: r\nregion: eu\n" LIST "store: etcd\n", LG_CONFIG_REGION,
@@ -331,7 +336,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"tls\": known here are instance, name, region, regions, upstream, metrics, "
 		  "rules, state_dir, "
-		  "run_dir, max_keys, unparsable, interfaces, test" },
+		  "run_dir, max_keys, line_keys, unparsable, interfaces, test" },
 		/* interfaces */
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },

@@ -71,6 +71,11 @@ static const char full[] = "rules:\n"
 			   "  - name: by-type\n"
 			   "    match: {protocol: icmp, icmp_type: echo-request}\n"
 			   "    limit: 5/1m\n"
+			   "  - name: crowd\n"
+			   "    key: {source: 32}\n"
+			   "    limit: 5/1m\n"
+			   "    table: lines\n"
+			   "    keys: 5000\n"
 			   "sets:\n"
 			   "  - name: office\n"
 			   "    prefixes: [192.0.2.0/24]\n";
@@ -108,7 +113,7 @@ static void every_key_arrives_in_the_model(void **state)
 	static const uint8_t destination[16] = { [10] = 0xff, [11] = 0xff, 192, 0, 2 };
 
 	(void)state;
-	assert_int_equal(rules->n, 5);
+	assert_int_equal(rules->n, 6);
 	assert_string_equal(rule->name, "per-user");
 	assert_int_equal(rule->line, 2);
 	assert_int_equal(rule->scope, LG_SCOPE_GLOBAL);
@@ -143,6 +148,10 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rule->lease.max_outstanding_permille, 125);
 	assert_int_equal(rule->lease.owner, LG_OWNER_ON);
 	assert_int_equal(rule->lease.cold_start_tok, 10);
+	assert_int_equal(rule->table, LG_TABLE_CHOICE_EXACT);
+	assert_int_equal(rules->v[1].table, LG_TABLE_CHOICE_NONE);
+	assert_int_equal(rules->v[5].table, LG_TABLE_CHOICE_LINES);
+	assert_int_equal(rules->v[5].keys, 5000);
 	assert_int_equal(rules->v[2].lease.rpc_budget_mps, 10000);
 	rule = &rules->v[1];
 	assert_int_equal(rule->line, 27);
@@ -513,7 +522,15 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		  "4:16: algorithm: sliding_window for scope host" NOT_YET ", only token_bucket" },
 		{ RULE "    algorithm: leaky_bucket\n",
 		  "4:16: algorithm: \"leaky_bucket\" is none of token_bucket, fixed_window, sliding_window, sliding_log" },
-		{ RULE "    table: lines\n", "4:12: table: \"lines\"" NOT_YET ", only exact" },
+		{ RULE "    table: lines\n", "4:12: table: a rule without a key has one bucket: leave it out" },
+		{ RULE "    keys: 100\n", "4:11: keys: a rule without a key has one bucket: leave it out" },
+		{ RULE "    key: {source: 32}\n    keys: 0\n", "5:11: keys: \"0\" is below the minimum, 1" },
+		{ RULE "    key: {source: 32}\n    table: exact\n    keys: 100\n",
+		  "6:11: keys: belongs to `table: lines`: max_keys of the configuration bounds the exact table" },
+		{ RULE "    key: {source: 32}\n    table: lines\n    burst: 274877906944\n",
+		  "6:12: burst: a burst in lines is below 274877906944: write `table: exact`" },
+		{ GLOBAL "    key: {source: 32}\n    table: lines\n",
+		  "6:12: table: what is leased is in the exact table: leave it out" },
 		{ RULE "    class: sink\n", "4:12: class: \"sink\" is none of local, lease, strict, sync" },
 		{ RULE "    evaluate: none\n", "4:15: evaluate: \"none\" is none of first, all" },
 		{ RULE "    on_full: drop\n", "4:14: on_full: \"drop\" is none of overflow, deny, pass" },
