@@ -47,19 +47,26 @@ static int check_address(const char *what, const ProtobufCBinaryData *bytes, boo
 	return 0;
 }
 
+/* What hosts share: no interfaces and no control groups. */
+#define PRODUCT_FORMS                                                                                                            \
+	(LG_FORM_PRODUCT | LG_FORM_HASHED | LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_SOURCE_PORT | LG_KEY_DESTINATION_PORT |  \
+	 LG_KEY_PROTOCOL | LG_KEY_VLAN | LG_KEY_INNER_VLAN)
+
 static int check_key(const Leasegate__V1__Key *key, struct lg_complaint *c)
 {
+	bool is_product;
 	int r;
 
 	if (!key)
 		return lg_complain(c, "the key is missing");
-	if (key->form < LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE || key->form > LEASEGATE__V1__KEY_FORM__KEY_FORM_OVERFLOW)
-		return lg_complain(c, "the form of the key is %d", (int)key->form);
+	is_product = key->form & LG_FORM_PRODUCT && !(key->form & ~PRODUCT_FORMS);
+	if (!is_product && (key->form < LG_FORM_RULE || key->form > LG_FORM_OVERFLOW))
+		return lg_complain(c, "the form of the key is %u", key->form);
 	r = check_name("the rule", key->rule, c);
 	if (r == 0)
-		r = check_address("a", &key->a, key->form != LEASEGATE__V1__KEY_FORM__KEY_FORM_RULE, c);
+		r = check_address("a", &key->a, key->form != LG_FORM_RULE, c);
 	if (r == 0)
-		r = check_address("b", &key->b, false, c);
+		r = check_address("b", &key->b, is_product, c);
 	return r;
 }
 
@@ -277,10 +284,12 @@ static void copy_name(char to[LG_NAME_LEN], const char *from)
 
 static void copy_key(struct lg_wire_key *to, const Leasegate__V1__Key *from)
 {
-	*to = (struct lg_wire_key){ .fingerprint = from->fingerprint, .form = (uint32_t)from->form };
+	*to = (struct lg_wire_key){ .fingerprint = from->fingerprint, .form = from->form };
 	copy_name(to->rule, from->rule);
 	if (from->a.len)
 		memcpy(to->a, from->a.data, sizeof(to->a));
+	if (from->b.len)
+		memcpy(to->b, from->b.data, sizeof(to->b));
 }
 
 static size_t copy_slots(struct lg_slot *to, Leasegate__V1__UsageSlot *const *from, size_t n)

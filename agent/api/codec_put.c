@@ -59,9 +59,11 @@ static Leasegate__V1__Key wire_key(const struct lg_wire_key *key)
 
 	k.rule = borrowed(key->rule);
 	k.fingerprint = key->fingerprint;
-	k.form = (Leasegate__V1__KeyForm)key->form;
+	k.form = key->form;
 	if (!is_zero(key->a))
 		k.a = (ProtobufCBinaryData){ .len = sizeof(key->a), .data = (uint8_t *)(uintptr_t)key->a };
+	if (!is_zero(key->b))
+		k.b = (ProtobufCBinaryData){ .len = sizeof(key->b), .data = (uint8_t *)(uintptr_t)key->b };
 	return k;
 }
 

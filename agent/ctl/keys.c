@@ -135,7 +135,7 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 {
 	const struct lg_rule *rule = rule_of(&k->set, row->key.rule_id);
 	const struct lg_bucket *b = &row->bucket;
-	char name[LG_NAME_LEN], key[80], limit[LG_LIMIT_TEXT_LEN];
+	char name[LG_NAME_LEN], key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
 	json_t *o;
 
 	key_text(k, &row->key, key, sizeof(key));
@@ -159,7 +159,7 @@ static int rows_print(const struct keys *k)
 {
 	size_t n = k->limit && k->limit < k->n ? k->limit : k->n;
 	uint64_t now_ns = lg_clock_now_ns();
-	char name[LG_NAME_LEN], key[80];
+	char name[LG_NAME_LEN], key[LG_KEY_TEXT_LEN];
 	json_t *list;
 
 	if (k->ctl->json) {

@@ -125,7 +125,7 @@ static int lease_json(void *arg, const void *key, void *value)
 	struct listing *l = arg;
 	const struct lg_rule_def *def = l->n->by_id[k->key.rule_id].def;
 	struct lg_lessee_view v;
-	char text[64];
+	char text[LG_KEY_TEXT_LEN];
 
 	(void)key;
 	lg_lessee_view(k->lessee, l->now_ns, &v);

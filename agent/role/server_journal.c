@@ -23,13 +23,15 @@
 #define PAGE_RECORDS 500
 #define COMPLAIN_NS (60 * LG_NS_PER_S)
 
-/* As written, followed by the address (a_len bytes), the rule's and the holder's name. */
+#define FORM_TEXT 0xff /* in place of a product's form */
+
+/* As written, followed by the address (a_len bytes) or, of a product, its text, and by the rule's and the holder's name. */
 struct entry {
 	uint8_t tier;
 	uint8_t kind;
 	uint8_t status;
 	uint8_t form;
-	uint8_t prefix_len;
+	uint8_t prefix_len;	/* FORM_TEXT: length of the text */
 	uint8_t a_len;		/* 0: all zero; 4: IPv4; 16 */
 	uint8_t rule_len;
 	uint8_t holder_len;
@@ -41,7 +43,7 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 40, "no padding in what is written");
 
-#define ENTRY_BYTES_MAX (sizeof(struct entry) + 16 + 2 * LG_NAME_LEN)
+#define ENTRY_BYTES_MAX (sizeof(struct entry) + UINT8_MAX + 2 * LG_NAME_LEN)
 
 static const char *const kind_names[_LG_NOTE_N] = {
 	[LG_NOTE_GRANT] = "grant", [LG_NOTE_REPORT] = "report", [LG_NOTE_RETURN] = "return",
@@ -55,6 +57,19 @@ static const char *const cause_names[_LG_JOURNAL_N] = {
 
 /* ---- writing ---- */
 
+/* A product as people see it: what its parts mean goes with the rule. */
+static size_t text_put(struct entry *e, uint8_t *to, const struct lg_key *key, const struct lg_key_shape *shape)
+{
+	char text[UINT8_MAX + 1];
+
+	lg_key_format(key, shape, NULL, text, sizeof(text));
+	e->form = FORM_TEXT;
+	e->prefix_len = (uint8_t)strlen(text);
+	e->a_len = 0;
+	memcpy(to, text, e->prefix_len);
+	return e->prefix_len;
+}
+
 /* Sets a_len and copies what is worth it. */
 static size_t address_put(struct entry *e, uint8_t *to, const uint8_t a[16])
 {
@@ -66,14 +81,15 @@ static size_t address_put(struct entry *e, uint8_t *to, const uint8_t a[16])
 	return e->a_len;
 }
 
-static void entry_add(struct lg_server *s, struct entry *e, const uint8_t a[16], const char *rule, const char *holder)
+static void entry_add(struct lg_server *s, struct entry *e, const struct lg_key *key, const struct lg_key_shape *shape, const char *rule,
+		      const char *holder)
 {
 	uint8_t buf[ENTRY_BYTES_MAX];
 	size_t len = sizeof(*e);
 
 	e->rule_len = (uint8_t)strnlen(rule, LG_NAME_LEN - 1);
 	e->holder_len = (uint8_t)strnlen(holder, LG_NAME_LEN - 1);
-	len += address_put(e, buf + len, a);
+	len += key->form & LG_FORM_PRODUCT ? text_put(e, buf + len, key, shape) : address_put(e, buf + len, key->a);
 	memcpy(buf + len, rule, e->rule_len);
 	len += e->rule_len;
 	memcpy(buf + len, holder, e->holder_len);
@@ -99,12 +115,14 @@ void lg_server_note(struct lg_server *s, enum lg_tier tier, const struct lg_key 
 			   .spent_tok = note->spent_tok };
 
 	if (s->journal)
-		entry_add(s, &e, key->a, def->name, kind->v[note->holder]->name);
+		entry_add(s, &e, key, &def->key, def->name, kind->v[note->holder]->name);
 }
 
 void lg_server_note_refused(struct lg_server *s, const struct lg_server_holder *from, const struct lg_wire_key *wire,
 			    enum lg_grant_status status)
 {
+	static const struct lg_key_shape whole = { .source = { 32, 128 }, .destination = { 32, 128 } };
+	struct lg_key key = { .form = wire->form };
 	struct entry e = { .tier = from->is_region ? LG_TIER_HOME : LG_TIER_REGION,
 			   .kind = LG_NOTE_REFUSE,
 			   .status = (uint8_t)status,
@@ -112,8 +130,10 @@ void lg_server_note_refused(struct lg_server *s, const struct lg_server_holder *
 			   .prefix_len = lg_addr_is_mapped(wire->a) ? 32 : 128,
 			   .epoch = s->epoch };
 
+	memcpy(key.a, wire->a, sizeof(key.a));
+	memcpy(key.b, wire->b, sizeof(key.b));
 	if (s->journal)
-		entry_add(s, &e, wire->a, wire->rule, from->name);
+		entry_add(s, &e, &key, &whole, wire->rule, from->name);
 }
 
 void lg_server_journal_flush(struct lg_server *s)
@@ -173,7 +193,8 @@ struct page {
 	int tier;		/* -1: any */
 	int kind;		/* -1: any */
 	bool has_key;
-	uint32_t form;		/* of the key wanted: LG_FORM_RULE, LG_FORM_OVERFLOW, or any of those with addresses */
+	const char *text;	/* of the key wanted, as it was written */
+	uint32_t form;		/* of the key wanted: LG_FORM_RULE, LG_FORM_OVERFLOW, FORM_TEXT, or any of those with addresses */
 	uint8_t a[16];
 	uint8_t prefix_len;	/* of 128 */
 	uint64_t since_ms;
@@ -184,6 +205,7 @@ struct page {
 struct view {
 	struct entry e;
 	struct lg_key key;
+	char text[UINT8_MAX + 1];	/* of a product */
 	char rule[LG_NAME_LEN], holder[LG_NAME_LEN];
 };
 
@@ -191,15 +213,20 @@ struct view {
 static bool view_get(const void *data, size_t len, struct view *v)
 {
 	const uint8_t *at = data;
+	size_t text_len;
 
 	if (len < sizeof(v->e))
 		return false;
 	memcpy(&v->e, at, sizeof(v->e));
 	at += sizeof(v->e);
+	text_len = v->e.form == FORM_TEXT ? v->e.prefix_len : 0;
 	if (v->e.kind >= _LG_NOTE_N || v->e.tier >= _LG_TIER_N || (v->e.a_len != 0 && v->e.a_len != 4 && v->e.a_len != 16) ||
 	    v->e.rule_len >= LG_NAME_LEN || v->e.holder_len >= LG_NAME_LEN ||
-	    len != sizeof(v->e) + v->e.a_len + v->e.rule_len + v->e.holder_len)
+	    len != sizeof(v->e) + text_len + v->e.a_len + v->e.rule_len + v->e.holder_len)
 		return false;
+	memcpy(v->text, at, text_len);
+	v->text[text_len] = '\0';
+	at += text_len;
 	v->key = (struct lg_key){ .form = v->e.form };
 	if (v->e.a_len == 4)
 		memset(v->key.a + 10, 0xff, 2);
@@ -217,6 +244,8 @@ static bool key_matches(const struct page *p, const struct view *v)
 	unsigned int bits = v->e.prefix_len + (lg_addr_is_mapped(v->key.a) ? 96u : 0u);
 	uint8_t wanted[16], has[16];
 
+	if (v->e.form == FORM_TEXT || p->form == FORM_TEXT)
+		return v->e.form == p->form && strcmp(v->text, p->text) == 0;
 	if (p->form == LG_FORM_RULE || p->form == LG_FORM_OVERFLOW)
 		return v->key.form == p->form && memcmp(v->key.a, p->a, sizeof(p->a)) == 0;
 	if (v->key.form != LG_FORM_SOURCE && v->key.form != LG_FORM_DESTINATION)
@@ -232,10 +261,13 @@ static json_t *record_json(const struct lg_journal_entry *entry, const struct vi
 {
 	const struct lg_key_len len = { v->e.prefix_len, v->e.prefix_len };
 	const struct lg_key_shape shape = { .source = len, .destination = len };
-	char key[80];
+	char key[LG_KEY_TEXT_LEN];
 	json_t *o;
 
-	lg_key_format(&v->key, &shape, NULL, key, sizeof(key));
+	if (v->e.form == FORM_TEXT)
+		snprintf(key, sizeof(key), "%s", v->text);
+	else
+		lg_key_format(&v->key, &shape, NULL, key, sizeof(key));
 	o = json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "seq", (json_int_t)entry->seq, "time_ms",
 		      (json_int_t)entry->time_ms, "what", kind_names[v->e.kind], "tier", tier_names[v->e.tier], "holder", v->holder,
 		      "rule", v->rule, "key", key, "epoch", (json_int_t)v->e.epoch, "generation", (json_int_t)v->e.generation, "tok",
@@ -270,7 +302,7 @@ static int page_take(void *arg, const struct lg_journal_entry *entry)
 	return json_array_append_new(p->records, record_json(entry, &v)) < 0 ? -ENOMEM : 0;
 }
 
-/* A key as people see it: an address or prefix, "*", "overflow 17". */
+/* A key as people see it: an address or prefix, "*", "overflow 17", or the text of a product. */
 static int key_parse(struct page *p, const char *text, struct lg_complaint *c)
 {
 	uint8_t family, len;
@@ -278,6 +310,11 @@ static int key_parse(struct page *p, const char *text, struct lg_complaint *c)
 	uint32_t index4;
 
 	p->has_key = true;
+	p->text = text;
+	if (strchr(text, ' ') && strncmp(text, "overflow ", 9) != 0) {
+		p->form = FORM_TEXT;
+		return 0;
+	}
 	if (strcmp(text, "*") == 0) {
 		p->form = LG_FORM_RULE;
 		return 0;

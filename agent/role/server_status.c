@@ -74,7 +74,7 @@ static int region_key_json(void *arg, const void *key, void *value)
 	struct listing *l = arg;
 	const struct lg_rule_def *def;
 	struct lg_region_view v;
-	char text[64];
+	char text[LG_KEY_TEXT_LEN];
 
 	(void)key;
 	def = key_text(l->s, &k->key, text, sizeof(text));
@@ -98,7 +98,7 @@ static int home_key_json(void *arg, const void *key, void *value)
 	struct listing *l = arg;
 	const struct lg_rule_def *def;
 	struct lg_home_view v;
-	char text[64];
+	char text[LG_KEY_TEXT_LEN];
 
 	(void)key;
 	def = key_text(l->s, &k->key, text, sizeof(text));

@@ -98,6 +98,9 @@ static void requests_and_reports_survive_the_wire(void **state)
 				  { .seq = 2, .request = true, .want_tok = 9, .kind = LG_LEASE_LIMIT } };
 	struct lg_ask back;
 	const struct lg_wire_key rule_key = { .rule = "total", .form = LG_FORM_RULE };
+	const struct lg_wire_key product_key = { .rule = "flows", .form = LG_FORM_PRODUCT | LG_KEY_SOURCE | LG_KEY_PROTOCOL,
+						 .a = { 0x20, 1 }, .b = { [12] = 17 } };
+	const struct lg_wire_key *keys[] = { &source_key, &rule_key, &product_key };
 	struct lg_text text = { 0 };
 	struct lg_holder_msg *msg;
 	struct lg_wire_key key;
@@ -108,7 +111,7 @@ static void requests_and_reports_survive_the_wire(void **state)
 	asks[1].request = false;
 	lg_codec_put_ask(&text, &source_key, &asks[0]);
 	lg_codec_put_ask(&text, &rule_key, &asks[1]);
-	lg_codec_put_ask(&text, &rule_key, &asks[2]);
+	lg_codec_put_ask(&text, &product_key, &asks[2]);
 	lg_codec_put_synced(&text, 1234);
 	msg = parse(&text);
 	assert_false(lg_holder_msg_hello(msg, &hello));
@@ -119,7 +122,7 @@ static void requests_and_reports_survive_the_wire(void **state)
 		memset(&back, 0xaa, sizeof(back));
 		lg_holder_msg_ask(msg, i, &key, &back);
 		check_same_ask(&asks[i], &back);
-		assert_memory_equal(&key, i ? &rule_key : &source_key, sizeof(key));
+		assert_memory_equal(&key, keys[i], sizeof(key));
 	}
 	lg_holder_msg_free(msg);
 	lg_text_fini(&text);
@@ -382,6 +385,10 @@ ROW(a_none, a->key.a.len = 0)
 ROW(rule_with_a, a->key.form = 1)
 ROW(rule_without_a, a->key.form = 1; a->key.a.len = 0)
 ROW(b_16, a->key.b = a->key.a)
+ROW(product, a->key.form = LG_FORM_PRODUCT | LG_KEY_SOURCE | LG_KEY_DESTINATION_PORT; a->key.b = a->key.a)
+ROW(product_hashed, a->key.form = LG_FORM_PRODUCT | LG_FORM_HASHED | LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_VLAN)
+ROW(product_of_an_interface, a->key.form = LG_FORM_PRODUCT | LG_KEY_INTERFACE)
+ROW(product_of_a_cgroup, a->key.form = LG_FORM_PRODUCT | LG_KEY_SOURCE | LG_KEY_CGROUP)
 ROW(rule_empty, a->key.rule = (char *)"")
 ROW(rule_63, a->key.rule = name_63)
 ROW(rule_64, a->key.rule = name_64)
@@ -446,13 +453,17 @@ static void each_range_is_checked_on_both_of_its_sides(void **state)
 		{ form_3, "" },
 		{ form_4, "" },
 		{ form_5, "ask 1: the form of the key is 5" },
-		{ form_minus_1, "ask 1: the form of the key is -1" },
+		{ form_minus_1, "ask 1: the form of the key is 4294967295" },
 		{ a_15, "ask 1: a of the key has 15 bytes" },
 		{ a_17, "ask 1: a of the key has 17 bytes" },
 		{ a_none, "" },
 		{ rule_with_a, "ask 1: a of the key has 16 bytes" },
 		{ rule_without_a, "" },
 		{ b_16, "ask 1: b of the key has 16 bytes" },
+		{ product, "" },
+		{ product_hashed, "" },
+		{ product_of_an_interface, "ask 1: the form of the key is 32896" },
+		{ product_of_a_cgroup, "ask 1: the form of the key is 33025" },
 		{ rule_empty, "ask 1: the rule is no name" },
 		{ rule_63, "" },
 		{ rule_64, "ask 1: the rule is no name" },
@@ -694,7 +705,7 @@ static void mutated_messages_are_refused_or_within_range(void **state)
 
 			lg_holder_msg_ask(msg, i, &key, &ask);
 			assert_true(strlen(key.rule) < LG_NAME_LEN && key.rule[0]);
-			assert_true(key.form >= LG_FORM_RULE && key.form <= LG_FORM_OVERFLOW);
+			assert_true((key.form >= LG_FORM_RULE && key.form <= LG_FORM_OVERFLOW) || key.form & LG_FORM_PRODUCT);
 			assert_true(ask.n_slots <= LG_SLOTS_MAX && ask.n_history <= LG_HISTORY_MAX);
 			assert_true(ask.granted_tok <= LG_WIRE_TOK_MAX && ask.want_tok <= LG_WIRE_TOK_MAX);
 			assert_true(ask.spent_tok <= LG_WIRE_TOK_MAX && ask.returned_tok <= LG_WIRE_TOK_MAX);

@@ -184,6 +184,28 @@ static void pages_hold_what_was_asked_for_and_nothing_else(void **state)
 	assert_records(w, "{\"since_ms\": 9000000000000}", "");
 }
 
+/* A product is kept, and asked for, as its text. */
+static void products_are_noted_as_people_see_them(void **state)
+{
+	const struct lg_key_narrow narrow = { .destination_port = 53, .vlan = 8 };
+	struct lg_key product = key4(1, 7), seven = key4(1, 7);
+	struct lg_wire_key wire = { .rule = "unheard-of", .form = LG_FORM_PRODUCT | LG_KEY_PROTOCOL, .b = { [12] = 17 } };
+	struct world *w = *state;
+
+	product.form = LG_FORM_PRODUCT | LG_KEY_SOURCE | LG_KEY_DESTINATION_PORT | LG_KEY_VLAN;
+	memcpy(product.b, &narrow, sizeof(narrow));
+	note(w, LG_TIER_REGION, &product, LG_NOTE_GRANT, 1);
+	note(w, LG_TIER_REGION, &seven, LG_NOTE_GRANT, 2);
+	lg_server_note_refused(&w->s, w->hosts[0], &wire, LG_GRANT_UNKNOWN_RULE);
+	assert_records(w, "{}",
+		       "grant host-2 per-user source 198.51.100.7, destination_port 53, vlan 7 1, grant host-2 per-user 198.51.100.7 2, "
+		       "refuse host-1 unheard-of protocol 17 0");
+	assert_records(w, "{\"key\": \"source 198.51.100.7, destination_port 53, vlan 7\"}",
+		       "grant host-2 per-user source 198.51.100.7, destination_port 53, vlan 7 1");
+	assert_records(w, "{\"key\": \"source 198.51.100.7, destination_port 54, vlan 7\"}", "");
+	assert_records(w, "{\"key\": \"198.51.100.7\"}", "grant host-2 per-user 198.51.100.7 2");
+}
+
 static void an_ask_that_was_refused_before_it_came_to_a_key_is_noted_too(void **state)
 {
 	struct lg_wire_key wire = { .rule = "unheard-of", .form = LG_FORM_SOURCE,
@@ -320,6 +342,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_note_comes_back_with_all_it_said),
 		T(pages_hold_what_was_asked_for_and_nothing_else),
+		T(products_are_noted_as_people_see_them),
 		T(an_ask_that_was_refused_before_it_came_to_a_key_is_noted_too),
 		T(names_as_long_as_names_may_be_fit),
 		T(pages_are_bounded_and_join_without_a_seam),
