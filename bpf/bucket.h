@@ -238,9 +238,20 @@ static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struc
 	}
 }
 
+static __always_inline __u16 lg_bucket_kind(const struct lg_rule *rule)
+{
+	switch ((enum lg_rule_algorithm)rule->algorithm) {
+	case LG_RULE_FIXED_WINDOW: return LG_BUCKET_FIXED;
+	case LG_RULE_SLIDING_WINDOW: return LG_BUCKET_SLIDING;
+	case LG_RULE_SLIDING_LOG: return LG_BUCKET_LOG;
+	case LG_RULE_TOKEN_BUCKET: break;
+	}
+	return rule->flags & LG_RULE_GLOBAL ? LG_BUCKET_BLOCK : LG_BUCKET_RATE;
+}
+
 /*
- * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, a block without a lease and
- * empty as of now, or with what its rule lets a key start with. Several CPUs may meet it blank, so the words that
+ * Makes a blank bucket, all zeros, what its first packet should find: a rate's is full, windows count nothing, a block is without a
+ * lease and empty as of now, or with what its rule lets a key start with. Several CPUs may meet it blank, so the words that
  * packets change are set by compare-and-swap here too, and the kind last.
  */
 static __always_inline void lg_bucket_init(struct lg_bucket *bucket, const struct lg_rule *rule, __u64 now_ns)
@@ -251,14 +262,14 @@ static __always_inline void lg_bucket_init(struct lg_bucket *bucket, const struc
 	if (rule->flags & LG_RULE_GLOBAL) {
 		__sync_val_compare_and_swap(&bucket->expires_ns, 0, rule->cold_start_tok ? now_ns + LG_COLD_START_NS : now_ns);
 		__sync_val_compare_and_swap(&bucket->granted_tok, 0, rule->cold_start_tok);
-	} else {
+	} else if (!rule->algorithm) {
 		__sync_val_compare_and_swap(&bucket->full_at_vt, 0, lg_rate_now(&rule->rate, now_ns));
 	}
 	bucket->rate_tok = rule->rate_tok;
 	bucket->per_ns = rule->per_ns;
 	bucket->burst_tok = rule->burst_tok;
 	bucket->seen_ns = now_ns;
-	lg_write(bucket->kind, rule->flags & LG_RULE_GLOBAL ? LG_BUCKET_BLOCK : LG_BUCKET_RATE);
+	lg_write(bucket->kind, lg_bucket_kind(rule));
 }
 
 /* Notes that the key is in use, and on that occasion what its rule's numbers are by now. */
@@ -275,7 +286,7 @@ static __always_inline void lg_bucket_touch(struct lg_bucket *bucket, const stru
 /**
  * lg_rule_refusal() - whether a cost can pass the rule at all
  * @packets: of the frame; more than one is a superframe, which may owe: bulk TCP would die otherwise. Its debt is at most
- *           one superframe. Blocks never owe, the tokens would be somebody else's.
+ *           one superframe. Blocks never owe, the tokens would be somebody else's, nor do logs, which are exact.
  * @ask:     cost_tok is read, may_owe is set
  *
  * Return: LG_PASS_ADMITTED when the bucket decides.
@@ -287,7 +298,8 @@ static __always_inline enum lg_reason lg_rule_refusal(const struct lg_rule *rule
 		return LG_PASS_ADMITTED;
 	if (!rule->cold_burst_tok)
 		return LG_DROP_LIMIT;
-	if (packets < 2 || rule->flags & LG_RULE_GLOBAL || !lg_rate_fits(&rule->rate, ask->cost_tok))
+	if (packets < 2 || rule->flags & LG_RULE_GLOBAL || rule->algorithm == LG_RULE_SLIDING_LOG ||
+	    ask->cost_tok > LG_BURST_MAX_TOK || !lg_rate_fits(&rule->rate, ask->cost_tok))
 		return LG_DROP_COST;
 	ask->may_owe = 1;
 	return LG_PASS_ADMITTED;

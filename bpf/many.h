@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
  * A packet that matches several rules. All are tested first and only then taken from, in the order of the set; but the
- * last one, once all others have tokens, is taken from at once, as its test would be the same loop. If a take is lost
+ * last one, once all others have tokens, is taken from at once, as its test would be the same loop. A sliding log, which is
+ * the last of the set and cannot be given back to, is not: it is taken from when all others are. If a take is lost
  * to another CPU after all, what was taken is given back. Buckets are found anew for each step: the verifier would
  * follow each mixture of eight pointers.
  */
@@ -50,7 +51,7 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 		return lg_step_reason(lg_line_match_step(visit, match, rule, step));
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
 		bucket = lg_find(visit, rule); /* what can never pass is refused by lg_step() and needs none */
-	r = lg_step(visit, match, rule, bucket, step);
+	r = lg_bucket_step(visit, match, rule, bucket, step);
 	if (lg_step_event(r))
 		lg_announce(visit, rule, bucket, lg_step_event(r));
 	return lg_step_reason(r);
@@ -76,7 +77,7 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 		rule = lg_match_rule(set, &m->match[k]);
 		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
 			continue;
-		is_last = lg_is_pass(verdict) && (!hits || k == LG_MATCHES_MAX - 1);
+		is_last = lg_is_pass(verdict) && (!hits || k == LG_MATCHES_MAX - 1) && rule->algorithm != LG_RULE_SLIDING_LOG;
 		reason = lg_match_step(visit, &m->match[k], rule, is_last ? LG_STEP_TAKE : LG_STEP_TEST);
 		if (lg_is_pass(reason))
 			m->match[k].state =

@@ -53,6 +53,14 @@ struct {
 	__type(value, struct lg_bucket);
 } overflow SEC(".maps");
 
+/* Preallocated as well, for the same reasons. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LG_LOGS_DEFAULT);
+	__type(key, struct lg_key);
+	__type(value, struct lg_log);
+} logs SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* else the kernel puts values 16 bytes off the lines of memory */

@@ -114,14 +114,19 @@ static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *
 	return 0;
 }
 
-/* An overflow bucket stays where it is, and becomes blank: what can be spent goes first. */
-static __always_inline int lg_op_delete(const struct lg_op *op, struct lg_bucket *bucket)
+/* With its log. An overflow bucket stays where it is, and becomes blank: what can be spent goes first. */
+static __always_inline int lg_op_delete(const struct lg_op *op)
 {
+	struct lg_bucket *bucket = lg_op_bucket(op);
+
 	if (op->key.form != LG_FORM_OVERFLOW) {
+		bpf_map_delete_elem(&logs, &op->key);
 		if (op->key.form & LG_FORM_HASHED)
 			bpf_map_delete_elem(&wide_keys, &op->key);
 		return bpf_map_delete_elem(&buckets, &op->key);
 	}
+	if (!bucket)
+		return -ENOENT;
 	lg_write(bucket->granted_tok, 0);
 	__builtin_memset(bucket, 0, sizeof(*bucket));
 	return 0;
@@ -144,7 +149,7 @@ __noinline int lg_grant_one(__u32 i)
 	if (!bucket)
 		return -ENOENT;
 	if (op->code == LG_OP_FORGET)
-		return lg_op_delete(op, bucket);
+		return lg_op_delete(op);
 	if (op->code == LG_OP_GRANT && !lg_read(bucket->kind)) {
 		bucket->rule_id = op->key.rule_id;
 		lg_write(bucket->kind, LG_BUCKET_BLOCK);
@@ -159,6 +164,30 @@ __noinline int lg_grant_one(__u32 i)
 	}
 	op->after = *bucket;
 	return op->result;
+}
+
+/* lg_op_may_reap() for windows. */
+__noinline int lg_reap_window(struct lg_bucket *bucket, const struct lg_rule *rule)
+{
+	if (!bucket || !rule)
+		return -EINVAL;
+	return lg_window_retire(bucket, rule, lg_clock(false) - LG_COARSE_LAG_NS) ? 0 : -EBUSY;
+}
+
+/* lg_op_may_reap() for the log beside a bucket, or one whose bucket is gone: 0 also where there is none. */
+__noinline int lg_reap_log(__u32 i)
+{
+	struct lg_op *op = bpf_map_lookup_elem(&ops, &i);
+	const struct lg_rule *rule;
+	struct lg_log *log;
+
+	if (!op)
+		return -EINVAL;
+	rule = lg_op_rule(op->key.rule_id);
+	if (!rule)
+		return -EBUSY;
+	log = bpf_map_lookup_elem(&logs, &op->key);
+	return !log || lg_log_close(log, lg_clock(false), rule->window.length_ns) ? 0 : -EBUSY;
 }
 
 /*
@@ -178,6 +207,8 @@ static __always_inline int lg_op_may_reap(struct lg_bucket *bucket, const struct
 			return -EBUSY;
 		return bucket->granted_tok == lg_read(bucket->spent_tok) ? 0 : -EBUSY;
 	}
+	if (rule->algorithm)
+		return lg_reap_window(bucket, rule);
 	seen = lg_read(bucket->full_at_vt);
 	v = lg_rate_now(&rule->rate, now_ns);
 	if (bucket->kind != LG_BUCKET_RATE || (__s64)(seen - v) > 0)
@@ -195,19 +226,19 @@ __noinline int lg_collect_one(__u32 i)
 	if (!op)
 		return -EINVAL;
 	bucket = lg_op_bucket(op);
-	if (!bucket)
+	if (!bucket && op->code != LG_OP_REAP)
 		return -ENOENT;
-	if (op->code == LG_OP_READ) {
+	if (bucket && op->code == LG_OP_READ) {
 		op->after = *bucket;
 		return 0;
 	}
 	if (op->code != LG_OP_REAP)
 		return -EOPNOTSUPP;
 	rule = lg_op_rule(op->key.rule_id);
-	if (!rule || bucket->seen_ns >= op->before_ns)
+	if (!rule || (bucket && bucket->seen_ns >= op->before_ns))
 		return -EBUSY;
-	r = lg_op_may_reap(bucket, rule);
-	return r ? r : lg_op_delete(op, bucket);
+	r = bucket && rule->algorithm != LG_RULE_SLIDING_LOG ? lg_op_may_reap(bucket, rule) : lg_reap_log(i);
+	return r ? r : lg_op_delete(op);
 }
 
 enum lg_ops_kind { LG_OPS_GRANT,

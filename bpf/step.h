@@ -10,10 +10,11 @@
 #include <linux/errno.h>
 #include <stdbool.h>
 
-#include "bucket.h"
 #include "classify.h"
 #include "count.h"
 #include "key.h"
+#include "log.h"
+#include "window.h"
 
 /* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
 const volatile bool lg_test_clock = false;
@@ -31,6 +32,7 @@ struct lg_visit {
 
 /* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
 static const struct lg_bucket lg_blank_bucket;
+static const struct lg_log lg_blank_log;
 
 static __always_inline __u64 lg_clock(bool is_coarse)
 {
@@ -92,7 +94,7 @@ __noinline int lg_visit_key(struct lg_visit *visit, const struct lg_rule *rule)
 
 static __always_inline __u64 lg_cost(const struct lg_rule *rule, const struct lg_pkt *pkt)
 {
-	return lg_pick(pkt->packets, pkt->bytes, rule->flags / LG_RULE_BYTES & 1);
+	return lg_pick(pkt->packets, pkt->bytes, rule->flags / LG_RULE_BYTES & 1) * rule->cost;
 }
 
 /* What the packet asks of a rule. */
@@ -252,7 +254,7 @@ struct lg_match {
 	__u8 rule_index;
 	__u8 state;      /* enum lg_match_state */
 	__u8 reason;     /* enum lg_reason */
-	__u8 generation; /* low byte, of the lease the tokens came from */
+	__u8 generation; /* low byte, of the lease or the window that the tokens came from */
 };
 
 enum lg_step {
@@ -269,6 +271,77 @@ static __always_inline enum lg_reason lg_step_reason(int r)
 static __always_inline __u32 lg_step_event(int r)
 {
 	return r >> 8;
+}
+
+/* The log of a key, found or made, or that of all of the rule's keys without one; NULL where there is none. */
+static __always_inline struct lg_log *lg_log_find(const struct lg_key *at, const struct lg_rule *rule)
+{
+	struct lg_key key = *at;
+	struct lg_log *log;
+
+	if (key.form != LG_FORM_OVERFLOW) {
+		log = bpf_map_lookup_elem(&logs, &key);
+		if (log)
+			return log;
+		bpf_map_update_elem(&logs, &key, &lg_blank_log, BPF_NOEXIST);
+		log = bpf_map_lookup_elem(&logs, &key);
+		if (log || rule->on_full != LG_ON_FULL_OVERFLOW)
+			return log;
+	}
+	__builtin_memset(&key, 0, sizeof(key));
+	key.rule_id = rule->rule_id;
+	key.form = LG_FORM_OVERFLOW;
+	return bpf_map_lookup_elem(&logs, &key);
+}
+
+/* lg_step() for a rule with a log, which lies beside the bucket. It is taken from last, so nothing is ever given back. */
+__noinline int lg_log_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
+			   __u32 step)
+{
+	enum lg_reason reason;
+	struct lg_log *log;
+	struct lg_ask ask;
+
+	if (!visit || !match || !rule)
+		return LG_DROP_TABLE_FULL;
+	ask = lg_ask_make(visit, rule);
+	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
+	if (reason != LG_PASS_ADMITTED || step == LG_STEP_UNDO)
+		return reason;
+	reason = rule->on_full == LG_ON_FULL_PASS ? LG_PASS_TABLE_FULL : LG_DROP_TABLE_FULL;
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	log = bucket ? lg_log_find(&visit->key, rule) : NULL;
+	if (bucket)
+		lg_bucket_init(bucket, rule, ask.now_ns);
+	if (log)
+		reason = lg_log_take(log, rule, &ask, step == LG_STEP_TAKE);
+	if (bucket && step == LG_STEP_TAKE && reason == LG_PASS_ADMITTED)
+		__sync_fetch_and_add(&bucket->spent_tok, ask.cost_tok);
+	if (bucket && (step == LG_STEP_TAKE || !lg_is_pass(reason)))
+		lg_settle(bucket, rule, &ask, reason);
+	match->reason = reason;
+	return reason;
+}
+
+/* Takes by the rule's algorithm, or only sees whether there is enough. Returns as lg_bucket_take(). */
+static __always_inline enum lg_reason lg_take(struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
+					      const struct lg_ask *ask, bool take)
+{
+	if (rule->algorithm)
+		return lg_window_take(bucket, rule, ask, take, &match->generation);
+	match->generation = lg_read(bucket->lease_generation);
+	return lg_bucket_take(bucket, rule, ask, take);
+}
+
+/* Gives back what lg_take() took. */
+static __always_inline void lg_give_back(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
+					 const struct lg_match *match)
+{
+	if (rule->algorithm)
+		lg_window_undo(bucket, ask->cost_tok, match->generation);
+	else
+		lg_bucket_undo(bucket, rule, ask, match->reason, match->generation);
 }
 
 /**
@@ -298,15 +371,22 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 	if (bucket)
 		lg_bucket_init(bucket, rule, ask.now_ns);
 	if (bucket && step == LG_STEP_UNDO) {
-		lg_bucket_undo(bucket, rule, &ask, match->reason, match->generation);
+		lg_give_back(bucket, rule, &ask, match);
 	} else if (bucket) {
-		match->generation = lg_read(bucket->lease_generation);
-		reason = lg_bucket_take(bucket, rule, &ask, step == LG_STEP_TAKE);
+		reason = lg_take(match, rule, bucket, &ask, step == LG_STEP_TAKE);
 		if (step == LG_STEP_TAKE || !lg_is_pass(reason))
 			event = lg_settle(bucket, rule, &ask, reason);
 	}
 	match->reason = reason;
 	return reason | event << 8;
+}
+
+/* The step of a rule that keeps its keys in `buckets`, by its algorithm. */
+static __always_inline int lg_bucket_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
+					  struct lg_bucket *bucket, enum lg_step step)
+{
+	return rule->algorithm == LG_RULE_SLIDING_LOG ? lg_log_step(visit, match, rule, bucket, step)
+						      : lg_step(visit, match, rule, bucket, step);
 }
 
 /* The bucket of the key at hand: found, made or, where there is no room, NULL. */
@@ -343,11 +423,11 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	else
 		lg_visit_key(visit, rule);
 	bucket = lg_find(visit, rule);
-	if (bucket && lg_read(bucket->kind)) {
+	if (bucket && !rule->algorithm && lg_read(bucket->kind)) {
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);
 	} else {
-		r = lg_step(visit, &match, rule, bucket, LG_STEP_TAKE);
+		r = lg_bucket_step(visit, &match, rule, bucket, LG_STEP_TAKE);
 		reason = lg_step_reason(r);
 		event = lg_step_event(r);
 	}

@@ -19,6 +19,7 @@ struct row {
 
 struct keys {
 	const struct lg_ctl *ctl;
+	struct lg_kern *kern;
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];
 	const char *rule;
@@ -84,32 +85,57 @@ static int by_spent(const void *a, const void *b)
 	return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
-/* What could be spent now, whole tokens. */
-static uint64_t left_tok(const struct lg_rule *rule, const struct lg_bucket *b, uint64_t now_ns)
+static uint64_t rate_left_tok(const struct lg_rule *rule, const struct lg_bucket *b, uint64_t now_ns)
 {
 	uint64_t vt, debt;
 
-	if (b->kind == LG_BUCKET_BLOCK)
-		return now_ns < b->expires_ns && b->granted_tok > b->spent_tok ? b->granted_tok - b->spent_tok : 0;
-	if (!rule || !rule->rate.unit_per_tok)
+	if (!rule->rate.unit_per_tok)
 		return 0;
 	vt = lg_rate_vt(&rule->rate, now_ns);
 	debt = b->full_at_vt > vt ? b->full_at_vt - vt : 0;
 	return debt < rule->rate.burst_vt ? (rule->rate.burst_vt - debt) / rule->rate.unit_per_tok : 0;
 }
 
-static json_int_t ms_until(uint64_t then_ns, uint64_t now_ns)
+static uint64_t log_left_tok(const struct keys *k, const struct lg_rule *rule, const struct lg_key *key, uint64_t now_ns)
 {
-	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
+	static struct lg_log log;
+
+	return lg_kern_log_read(k->kern, key, &log) < 0 ? rule->rate_tok : lg_log_left_tok(rule, &log, now_ns);
+}
+
+/* What could be spent now, whole tokens. */
+static uint64_t left_tok(const struct keys *k, const struct row *row, uint64_t now_ns)
+{
+	const struct lg_rule *rule = rule_of(&k->set, row->key.rule_id);
+	const struct lg_bucket *b = &row->bucket;
+
+	if (b->kind == LG_BUCKET_BLOCK)
+		return now_ns < b->expires_ns && b->granted_tok > b->spent_tok ? b->granted_tok - b->spent_tok : 0;
+	if (!rule)
+		return 0;
+	if (b->kind == LG_BUCKET_LOG)
+		return log_left_tok(k, rule, &row->key, now_ns);
+	if (b->kind == LG_BUCKET_FIXED || b->kind == LG_BUCKET_SLIDING)
+		return lg_window_left_tok(rule, b, now_ns);
+	return rate_left_tok(rule, b, now_ns);
 }
 
 static const char *kind_name(uint16_t kind)
 {
-	switch (kind) {
+	switch ((enum lg_bucket_kind)kind) {
 	case LG_BUCKET_BLOCK: return "block";
+	case LG_BUCKET_FIXED: return "fixed";
+	case LG_BUCKET_SLIDING: return "sliding";
+	case LG_BUCKET_LOG: return "log";
 	case LG_BUCKET_LINE: return "line";
-	default: return "rate";
+	case LG_BUCKET_RATE: break;
 	}
+	return "rate";
+}
+
+static json_int_t ms_until(uint64_t then_ns, uint64_t now_ns)
+{
+	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
 }
 
 static const char *form_name(uint32_t form)
@@ -145,7 +171,7 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 		      lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
 		      "key", key, "form", form_name(row->key.form), "kind", kind_name(b->kind), "granted_tok", (json_int_t)b->granted_tok, "spent_tok",
 		      (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
-		      (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(rule, b, now_ns), "expires_in_ms",
+		      (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(k, row, now_ns), "expires_in_ms",
 		      b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
 		      (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", (json_int_t)b->burst_tok,
 		      "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
@@ -172,7 +198,7 @@ static int rows_print(const struct keys *k)
 		printf("no keys%s\n", k->rule || k->has_source ? " match" : " yet");
 		return LG_CTL_OK;
 	}
-	printf("%-20s %-39s %5s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
+	printf("%-20s %-39s %7s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
 	for (size_t i = 0; i < n; i++) {
 		const struct lg_bucket *b = &k->rows[i].bucket;
 		char expires[32] = "-";
@@ -180,11 +206,11 @@ static int rows_print(const struct keys *k)
 		key_text(k, &k->rows[i].key, key, sizeof(key));
 		if (b->kind == LG_BUCKET_BLOCK)
 			snprintf(expires, sizeof(expires), "%.1f s", (double)ms_until(b->expires_ns, now_ns) / 1000);
-		printf("%-20s %-39s %5s %14llu %14llu %14llu %14llu %9s\n",
+		printf("%-20s %-39s %7s %14llu %14llu %14llu %14llu %9s\n",
 		       lg_ctl_rule_name(k->names, k->rows[i].key.rule_id, name, sizeof(name)), key,
 		       kind_name(b->kind), (unsigned long long)b->granted_tok,
 		       (unsigned long long)(b->spent_tok - b->returned_tok),
-		       (unsigned long long)left_tok(rule_of(&k->set, k->rows[i].key.rule_id), b, now_ns),
+		       (unsigned long long)left_tok(k, &k->rows[i], now_ns),
 		       (unsigned long long)b->denied_tok, expires);
 	}
 	if (n < k->n)
@@ -229,6 +255,7 @@ int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
 	r = lg_ctl_pins(ctl, &kern);
 	if (r)
 		return r;
+	k.kern = kern;
 	r = lg_kern_rules_read(kern, &k.set, k.names);
 	if (r == 0)
 		r = lg_kern_each_bucket(kern, collect, &k);

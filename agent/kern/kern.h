@@ -37,6 +37,7 @@ struct lg_kern_options {
 	const char *root;	/* NULL: LG_KERN_ROOT */
 	uint32_t max_keys;	/* entries of `buckets`, 0: the default; adopted pins keep theirs, and *c says so */
 	uint32_t line_keys;	/* slots of `lines`; 0: one line and no rule in it, LG_LINE_KEYS_ANY: the default; likewise */
+	uint32_t log_keys;	/* entries of `logs`, 0: the default; likewise */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
@@ -140,6 +141,11 @@ int lg_kern_each_line(struct lg_kern *kern, uint64_t now_ns,
 		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
 /* How many slots of a rule are live. */
 int lg_kern_lines_count(struct lg_kern *kern, const struct lg_rule *rule, uint64_t now_ns, uint32_t *ret_live);
+
+/* Calls fn for the key of each log, among them those with LG_FORM_OVERFLOW. Stops as lg_kern_each_bucket() does. */
+int lg_kern_each_log(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key), void *arg);
+/* The log of a key, or of its rule's keys without one: -ENOENT when there is none. */
+int lg_kern_log_read(struct lg_kern *kern, const struct lg_key *key, struct lg_log *ret);
 
 /* ---- events ---- */
 

@@ -137,6 +137,8 @@ static const char *sized_as(const struct bpf_map *map)
 		return "table of wide keys";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINE_KEYS)) == 0)
 		return "table of line keys";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LOGS)) == 0)
+		return "table of logs";
 	return strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINES)) == 0 ? "table of lines" : NULL;
 }
 
@@ -145,6 +147,8 @@ static bool is_wanted(const struct loading *l, const struct bpf_map *map)
 {
 	if (map == l->skel->maps.buckets)
 		return l->o->max_keys != 0;
+	if (map == l->skel->maps.logs)
+		return l->o->log_keys != 0;
 	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
 }
 
@@ -284,6 +288,8 @@ static int skel_open(struct loading *l)
 	r = bpf_map__set_max_entries(l->skel->maps.wide_keys, max_keys);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.logs, l->o->log_keys ? l->o->log_keys : LG_LOGS_DEFAULT);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.lines, n_lines);
 	return r ? r : bpf_map__set_max_entries(l->skel->maps.line_keys, n_lines * LG_LINE_SLOTS);
@@ -445,6 +451,8 @@ static int check_options(const struct lg_kern_options *o, struct lg_complaint *c
 		return lg_complain(c, "max_keys %u: at most %u", o->max_keys, LG_KEYS_LIMIT);
 	if (o->line_keys > LG_LINE_KEYS_LIMIT && o->line_keys != LG_LINE_KEYS_ANY)
 		return lg_complain(c, "line_keys %u: at most %u", o->line_keys, LG_LINE_KEYS_LIMIT);
+	if (o->log_keys > LG_LOGS_LIMIT)
+		return lg_complain(c, "log_keys %u: at most %u", o->log_keys, LG_LOGS_LIMIT);
 	return 0;
 }
 
@@ -493,6 +501,7 @@ static const struct {
 	[LG_MAP_OVERFLOW] = { 4, sizeof(struct lg_bucket) },
 	[LG_MAP_LINES] = { 4, sizeof(struct lg_line) },
 	[LG_MAP_LINE_KEYS] = { 4, sizeof(struct lg_line_key) },
+	[LG_MAP_LOGS] = { sizeof(struct lg_key), sizeof(struct lg_log) },
 	[LG_MAP_RULES] = { 4, sizeof(struct lg_ruleset) },
 	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },
 	[LG_MAP_VERDICTS] = { 4, sizeof(struct lg_count) },

@@ -194,6 +194,33 @@ int lg_kern_each_bucket(struct lg_kern *kern,
 	return r;
 }
 
+/* ---- logs ---- */
+
+int lg_kern_each_log(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key), void *arg)
+{
+	struct lg_key key, next;
+	int fd = kern->map_fd[LG_MAP_LOGS], r = 0;
+	bool more = bpf_map_get_next_key(fd, NULL, &next) == 0;
+
+	/* By keys alone, as a log is large. If fn deletes its key the next one is known already. */
+	while (more && r == 0) {
+		key = next;
+		more = bpf_map_get_next_key(fd, &key, &next) == 0;
+		r = fn(arg, &key);
+	}
+	return r;
+}
+
+int lg_kern_log_read(struct lg_kern *kern, const struct lg_key *key, struct lg_log *ret)
+{
+	struct lg_key shared = { .rule_id = key->rule_id, .form = LG_FORM_OVERFLOW };
+	int fd = kern->map_fd[LG_MAP_LOGS];
+
+	if (key->form != LG_FORM_OVERFLOW && bpf_map_lookup_elem(fd, key, ret) == 0)
+		return 0;
+	return bpf_map_lookup_elem(fd, &shared, ret) < 0 ? -errno : 0;
+}
+
 /* ---- events ---- */
 
 static int event_one(void *arg, void *data, size_t len_bytes)

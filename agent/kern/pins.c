@@ -26,6 +26,7 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_OVERFLOW] = "overflow",
 	[LG_MAP_LINES] = "lines",
 	[LG_MAP_LINE_KEYS] = "line_keys",
+	[LG_MAP_LOGS] = "logs",
 	[LG_MAP_RULES] = "rules",
 	[LG_MAP_RULE_NAMES] = "rule_names",
 	[LG_MAP_VERDICTS] = "verdicts",

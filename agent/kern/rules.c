@@ -141,6 +141,27 @@ static int ready_new_rules(struct lg_kern *kern, const struct lg_ruleset *set, c
 	return 0;
 }
 
+/*
+ * The log of all keys of a rule that find no room among the logs. It is made when there is room itself, now or at a later load; until
+ * then such keys are denied.
+ */
+static int ready_logs(struct lg_kern *kern, const struct lg_ruleset *set)
+{
+	_cleanup_free_ struct lg_log *blank = calloc(1, sizeof(*blank));
+
+	if (!blank)
+		return -ENOMEM;
+	for (__u32 i = 0; i < set->n_rules; i++) {
+		struct lg_key key = { .rule_id = set->rules[i].rule_id, .form = LG_FORM_OVERFLOW };
+
+		if (set->rules[i].algorithm != LG_RULE_SLIDING_LOG || set->rules[i].on_full != LG_ON_FULL_OVERFLOW)
+			continue;
+		if (bpf_map_update_elem(kern->map_fd[LG_MAP_LOGS], &key, blank, BPF_NOEXIST) < 0 && errno != EEXIST && errno != E2BIG)
+			return -errno;
+	}
+	return 0;
+}
+
 static int write_names(struct lg_kern *kern, const struct lg_rule_name *names)
 {
 	for (__u32 id = 0; id <= LG_RULES_MAX; id++)
@@ -166,6 +187,8 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 		r = lg_kern_grace();
 	if (r == 0)
 		r = ready_new_rules(kern, set, old);
+	if (r == 0)
+		r = ready_logs(kern, set);
 	if (r == 0)
 		r = write_names(kern, names);
 	if (r < 0)
@@ -227,6 +250,16 @@ static int forget_buckets(struct lg_kern *kern, __u32 rule_id)
 	return r == 0 && f->n ? forget_flush(f) : r;
 }
 
+/* Logs without a bucket: that of the keys without room, and what a packet made while its bucket went. */
+static int forget_log(void *arg, const struct lg_key *key)
+{
+	const struct forget *f = arg;
+
+	if (key->rule_id == f->rule_id && bpf_map_delete_elem(f->kern->map_fd[LG_MAP_LOGS], key) < 0 && errno != ENOENT)
+		return -errno;
+	return 0;
+}
+
 int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id)
 {
 	static const struct lg_rule_name no_name;
@@ -248,6 +281,8 @@ int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id)
 	r = lg_kern_grace();
 	if (r == 0)
 		r = forget_buckets(kern, rule_id);
+	if (r == 0)
+		r = lg_kern_each_log(kern, forget_log, &(struct forget){ .kern = kern, .rule_id = rule_id });
 	if (r == 0)
 		r = zero_overflow(kern, rule_id);
 	if (r == 0)

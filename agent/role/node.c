@@ -512,7 +512,8 @@ static int sources_start(struct lg_node *n)
 static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
-				     .line_keys = n->config.line_keys, .test_clock = args->test_clock };
+				     .line_keys = n->config.line_keys, .log_keys = n->config.log_keys,
+				     .test_clock = args->test_clock };
 	struct lg_life old = { 0 }, life = { .made_ns = lg_clock_now_ns(), .incarnation = lg_clock_unix_s() };
 	struct lg_control control;
 	char path[512];

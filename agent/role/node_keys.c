@@ -433,6 +433,17 @@ static int sweep_one(void *arg, const struct lg_key *key, const struct lg_bucket
 	return ++s->n_ops == SWEEP_KEYS_MAX;
 }
 
+/* A log can outlive its bucket, when a packet made it while the bucket went. That of the keys without room stays as long as its rule. */
+static int sweep_log(void *arg, const struct lg_key *key)
+{
+	struct sweeping *s = arg;
+
+	if (key->form == LG_FORM_OVERFLOW || s->n_ops == SWEEP_KEYS_MAX)
+		return 0;
+	s->ops[s->n_ops++] = (struct lg_op){ .key = *key, .code = LG_OP_REAP, .before_ns = unused_since_ns(s, key->rule_id) };
+	return 0;
+}
+
 void lg_node_sweep(struct lg_node *n)
 {
 	struct sweeping s = { .n = n, .now_ns = lg_clock_now_ns() };
@@ -444,6 +455,8 @@ void lg_node_sweep(struct lg_node *n)
 		return;
 	s.ops = ops;
 	r = lg_kern_each_bucket(n->kern, sweep_one, &s);
+	if (r >= 0)
+		r = lg_kern_each_log(n->kern, sweep_log, &s);
 	if (r >= 0 && s.n_ops)
 		r = lg_kern_collect(n->kern, s.ops, s.n_ops);
 	if (r < 0)

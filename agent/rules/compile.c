@@ -18,6 +18,11 @@
 #include "rules/overlap.h"
 #include "rules/rate.h"
 
+#define COARSE_WINDOW_NS 1000000000 /* a hundred steps of the coarse clock, or more */
+
+_Static_assert((int)LG_FIXED_WINDOW == LG_RULE_FIXED_WINDOW && (int)LG_SLIDING_WINDOW == LG_RULE_SLIDING_WINDOW &&
+	       (int)LG_SLIDING_LOG == LG_RULE_SLIDING_LOG, "the model's algorithms are the kernel's");
+
 struct compiler {
 	const struct lg_rules *rules;
 	const struct lg_compile_env *env;
@@ -184,6 +189,19 @@ static uint32_t flags_of(const struct lg_rule_def *def)
 	return flags;
 }
 
+/* Windows and logs of host scope. Logs are exact, and so is their clock; for windows of a second and more the coarse one will do. */
+static void windows_fill(const struct lg_rule_def *def, const struct lg_rule *old, uint64_t now_ns, struct lg_rule *rule)
+{
+	rule->algorithm = (uint8_t)def->algorithm;
+	if (def->algorithm == LG_SLIDING_LOG) {
+		rule->window.length_ns = def->per_ns;
+		rule->cold_burst_tok = def->limit_tok < LG_LOG_COST_MAX ? def->limit_tok : LG_LOG_COST_MAX;
+		return;
+	}
+	lg_window_change(old ? &old->window : NULL, def->per_ns, now_ns, &rule->window);
+	rule->rate.coarse = def->per_ns >= COARSE_WINDOW_NS;
+}
+
 /* `old` is the last record of this id, or NULL for a new id. -ERANGE: levels cannot carry over. */
 static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env *env, uint32_t rule_id,
 		      const struct lg_rule *old, struct lg_rule *ret)
@@ -202,10 +220,13 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.cold_burst_tok = rule.burst_tok = def->burst_tok;
 	rule.rate_tok = def->limit_tok;
 	rule.per_ns = def->per_ns;
-	rule.cost = 1;
+	rule.cost = (uint32_t)def->cost;
 
 	if (lg_lines_hold(def, env)) {
 		r = lg_lines_fill(def, env, old, &rule);
+	} else if (def->scope == LG_SCOPE_HOST && def->algorithm != LG_TOKEN_BUCKET) {
+		windows_fill(def, old, env->now_ns, &rule);
+		r = 0;
 	} else if (def->scope == LG_SCOPE_HOST) {
 		r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, def->burst_tok, env->now_ns, &rule.rate);
 	} else {
@@ -377,12 +398,20 @@ static int bits_of(const struct lg_match *match)
 	return bits;
 }
 
+static bool has_log(const struct lg_rule_def *def)
+{
+	return def->scope == LG_SCOPE_HOST && def->algorithm == LG_SLIDING_LOG;
+}
+
 /* Before 0: a is the more specific one. */
 static int specificity_compare(const void *pa, const void *pb)
 {
 	const struct ordered *a = pa, *b = pb;
 	int bits_a = bits_of(&a->def->match), bits_b = bits_of(&b->def->match);
 
+	/* Of the rules that a packet matches a log is taken from last. */
+	if (has_log(a->def) != has_log(b->def))
+		return has_log(a->def) ? 1 : -1;
 	if (bits_a != bits_b)
 		return bits_a > bits_b ? -1 : 1;
 	if (ports_of(a->def) != ports_of(b->def))
@@ -470,6 +499,36 @@ static int overlap_check(const struct lg_rules *rules, struct lg_complaint *c)
 			   len < sizeof(names) ? "" : "...");
 }
 
+/* A packet can be charged to one log. */
+static int logs_check(const struct lg_rules *rules, struct lg_complaint *c)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *logs = calloc(1, sizeof(*logs));
+	const struct lg_rule_def *both[2] = { NULL, NULL };
+	struct lg_overlap overlap;
+	char packet[192];
+	size_t n = 0;
+
+	if (logs)
+		logs->v = calloc(rules->n + 1, sizeof(*logs->v));
+	if (!logs || !logs->v) {
+		lg_complain(c, "not enough memory to compile the rules");
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < rules->n; i++)
+		if (has_log(&rules->v[i]))
+			logs->v[logs->n++] = rules->v[i];
+	if (!lg_overlap_find(logs, 1, &overlap))
+		return 0;
+	for (size_t i = 0; i < logs->n && n < 2; i++)
+		if (overlap.matches >> i & 1)
+			both[n++] = &logs->v[i];
+	c->line = both[1]->line;
+	c->col = 0;
+	lg_overlap_format(&overlap, packet, sizeof(packet));
+	return lg_complain(c, "%s would match \"%s\" and \"%s\": a packet can be charged to one sliding_log of scope host", packet,
+			   both[0]->name, both[1]->name);
+}
+
 int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *env, struct lg_ruleset *ret_set,
 		     struct lg_rule_name *ret_names, struct lg_complaint *c)
 {
@@ -482,6 +541,8 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 		return lg_complain(c, "rule \"%s\" is one too many: %d is the most", rules->v[LG_RULES_MAX].name, LG_RULES_MAX);
 	}
 	r = overlap_check(rules, c);
+	if (r == 0)
+		r = logs_check(rules, c);
 	if (r < 0)
 		return r;
 	k = calloc(1, sizeof(*k));

@@ -264,6 +264,7 @@ static int tree_read(struct reader *r)
 	config->journal_sync = r->at[LG_CF_JOURNAL_FSYNC].num;
 	config->max_keys = (uint32_t)r->at[LG_CF_MAX_KEYS].num;
 	config->line_keys = (uint32_t)r->at[LG_CF_LINE_KEYS].num;
+	config->log_keys = (uint32_t)r->at[LG_CF_LOG_KEYS].num;
 	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
 
 	err = name_read(r);

@@ -46,6 +46,7 @@ struct lg_config {
 	bool journal_sync;		/* region: within a second on the disk */
 	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */
 	uint32_t line_keys;		/* node: slots of the table of lines, default LG_LINE_KEYS_DEFAULT; 0: no such table */
+	uint32_t log_keys;		/* node: entries of the table of logs, default LG_LOGS_DEFAULT */
 	bool unparsable_drop;
 	size_t n_interfaces;
 	struct lg_interface interfaces[LG_INTERFACES_MAX];

@@ -17,6 +17,12 @@
 
 /* ---- bound ---- */
 
+/* Whether a period's traffic may come at its end and the next one's at its beginning: two counters take it to be spread evenly. */
+static bool can_double(const struct lg_rule_def *rule)
+{
+	return rule->algorithm == LG_FIXED_WINDOW || (rule->algorithm == LG_SLIDING_WINDOW && rule->scope == LG_SCOPE_HOST);
+}
+
 void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_bound *ret_bound)
 {
 	struct lg_bound bound = { .base_tok = rule->burst_tok, .plus_rate = rule->algorithm == LG_TOKEN_BUCKET };
@@ -26,7 +32,7 @@ void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *
 		bound.fallback_per_ns = rule->per_ns;
 	}
 	if (rule->algorithm != LG_TOKEN_BUCKET)
-		bound.trailing_tok = rule->algorithm == LG_FIXED_WINDOW ? 2 * rule->limit_tok : rule->limit_tok;
+		bound.trailing_tok = can_double(rule) ? 2 * rule->limit_tok : rule->limit_tok;
 	bound.unbounded = rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_OPEN;
 	*ret_bound = bound;
 }
@@ -53,6 +59,15 @@ static void aside_add(struct lg_words *t, const struct lg_rule_def *rule, const 
 		lg_words_add(t, NO_SHARE);
 	else
 		lg_words_add(t, "; of that up to %s per %s for each region that is cut off", share, per);
+}
+
+/* Where packets differ from tokens by their cost the limit is one of tokens. */
+static void base_format(const struct lg_rule_def *rule, uint64_t tok, char *buf, size_t len)
+{
+	if (rule->cost > 1 && rule->unit == LG_UNIT_PACKETS)
+		snprintf(buf, len, "%" PRIu64 " tokens", tok);
+	else
+		amount_format(tok, rule->unit, true, buf, len);
 }
 
 static void fallback_add(struct lg_words *t, const struct lg_rule_def *rule, const struct lg_explain_env *env,
@@ -88,7 +103,7 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	struct lg_bound bound;
 
 	lg_rule_bound(rule, env, &bound);
-	amount_format(bound.base_tok, rule->unit, true, base, sizeof(base));
+	base_format(rule, bound.base_tok, base, sizeof(base));
 	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	amount_format(bound.trailing_tok, rule->unit, false, trailing, sizeof(trailing));
@@ -97,12 +112,17 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	else if (bound.plus_rate)
 		lg_words_add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
 	else if (rule->algorithm == LG_FIXED_WINDOW)
-		lg_words_add(&t, "at most %s in each %s of the home's clock (in any trailing %s at most %s), %s", base, per, per, trailing,
-		    global ? "over all hosts" : "on each host");
+		lg_words_add(&t, "at most %s in each %s of the %s clock (in any trailing %s at most %s), %s", base, per, global ? "home's" : "host's",
+		    per, trailing, global ? "over all hosts" : "on each host");
+	else if (can_double(rule))
+		lg_words_add(&t, "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)", base,
+		    per, trailing);
 	else
 		lg_words_add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
 	if (global && (rule->limit_tok || bound.unbounded))
 		fallback_add(&t, rule, env, &bound);
+	if (rule->cost > 1)
+		lg_words_add(&t, "; %" PRIu64 " are spent by each %s", rule->cost, rule->unit == LG_UNIT_BYTES ? "byte" : "packet");
 	if (rule->on_full == LG_ON_FULL_PASS)
 		lg_words_add(&t, "; keys that find the table of keys full pass without limit");
 	if (rule->shadow)
@@ -119,9 +139,9 @@ static bool can_be_tcp(const struct lg_rule_def *rule)
 static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	(void)env;
-	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok >= FRAME_BYTES)
+	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok / rule->cost >= FRAME_BYTES)
 		return false;
-	lg_words_add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok,
+	lg_words_add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok / rule->cost,
 	    FRAME_BYTES);
 	return true;
 }
@@ -129,13 +149,14 @@ static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	bool bytes = rule->unit == LG_UNIT_BYTES;
+	uint64_t burst = rule->burst_tok / rule->cost;
 
 	(void)env;
-	if (!rule->limit_tok || !can_be_tcp(rule) || rule->burst_tok >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
+	if (!rule->limit_tok || !can_be_tcp(rule) || burst >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
 		return false;
-	if (bytes && rule->burst_tok < FRAME_BYTES)
+	if (bytes && burst < FRAME_BYTES)
 		return false;
-	lg_words_add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", rule->burst_tok,
+	lg_words_add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", burst,
 	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets",
 	    rule->scope == LG_SCOPE_GLOBAL ? "such can never pass" : "such pass only while the bucket is full");
 	return true;

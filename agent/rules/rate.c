@@ -170,3 +170,60 @@ uint64_t lg_rate_vt(const struct lg_rate *rate, uint64_t t_ns)
 
 	return rate->v0 + (uint64_t)((u128)elapsed_ns * rate->mult >> rate->shift);
 }
+
+/* ---- windows and logs ---- */
+
+static uint64_t window_index(const struct lg_window *window, uint64_t now_ns, uint64_t *ret_into_ns)
+{
+	uint64_t elapsed_ns = now_ns > window->anchor_ns ? now_ns - window->anchor_ns : 0;
+
+	*ret_into_ns = elapsed_ns % window->length_ns;
+	return window->index0 + elapsed_ns / window->length_ns;
+}
+
+void lg_window_change(const struct lg_window *old, uint64_t length_ns, uint64_t now_ns, struct lg_window *ret_window)
+{
+	struct lg_window next = { .length_ns = length_ns };
+	uint64_t into_ns;
+
+	if (old && old->length_ns == length_ns) {
+		next = *old;
+	} else if (old && old->length_ns) {
+		next.anchor_ns = now_ns;
+		next.index0 = window_index(old, now_ns, &into_ns);
+	}
+	*ret_window = next;
+}
+
+/* What a word counts of a window, by the low bits of its index. */
+static uint64_t counted_tok(const struct lg_bucket *bucket, uint64_t index)
+{
+	uint64_t word = bucket->window[index & 1];
+
+	return (word ^ index) & ((1u << LG_WINDOW_INDEX_BITS) - 1) ? 0 : word >> LG_WINDOW_INDEX_BITS;
+}
+
+uint64_t lg_window_left_tok(const struct lg_rule *rule, const struct lg_bucket *bucket, uint64_t now_ns)
+{
+	uint64_t length_ns = rule->window.length_ns, into_ns, index, spent_tok, before_tok;
+
+	index = window_index(&rule->window, now_ns, &into_ns);
+	/* Far from its last use the indexes may have come round. */
+	if (now_ns > bucket->seen_ns && (now_ns - bucket->seen_ns) / length_ns >= 1u << (LG_WINDOW_INDEX_BITS - 2))
+		return rule->rate_tok;
+	spent_tok = counted_tok(bucket, index);
+	before_tok = rule->algorithm == LG_RULE_SLIDING_WINDOW ? counted_tok(bucket, index - 1) : 0;
+	spent_tok += (uint64_t)(((u128)before_tok * (length_ns - into_ns) + length_ns - 1) / length_ns);
+	return spent_tok < rule->rate_tok ? rule->rate_tok - spent_tok : 0;
+}
+
+uint64_t lg_log_left_tok(const struct lg_rule *rule, const struct lg_log *log, uint64_t now_ns)
+{
+	uint64_t left_tok = rule->rate_tok, time_ns;
+
+	for (uint64_t i = 1; i <= rule->rate_tok && i <= LG_LOG_SLOTS; i++) {
+		time_ns = log->time_ns[(log->head - i) % LG_LOG_SLOTS];
+		left_tok -= time_ns && time_ns + rule->window.length_ns > now_ns;
+	}
+	return left_tok;
+}

@@ -58,3 +58,20 @@ int lg_rate_line_change(const struct lg_rate *old, uint64_t old_live_vt, uint64_
 
 /* v(@t_ns); a time before the anchor counts as the anchor. Wraps at 2^64: compare two virtual times by their difference. */
 uint64_t lg_rate_vt(const struct lg_rate *rate, uint64_t t_ns);
+
+/* ---- windows and logs of host scope ---- */
+
+/**
+ * lg_window_change() - the windows of a rule, from @now_ns on
+ * @old: what was in force until now, or NULL for a new rule
+ *
+ * With the same length nothing changes. With another one the window at hand begins anew and keeps its index, so that what was counted
+ * in it and in the one before it counts on: what was spent stays spent.
+ */
+void lg_window_change(const struct lg_window *old, uint64_t length_ns, uint64_t now_ns, struct lg_window *ret_window);
+
+/* Tokens that a bucket of a fixed or sliding window admits at @now_ns. */
+uint64_t lg_window_left_tok(const struct lg_rule *rule, const struct lg_bucket *bucket, uint64_t now_ns);
+
+/* The same of a log. */
+uint64_t lg_log_left_tok(const struct lg_rule *rule, const struct lg_log *log, uint64_t now_ns);

@@ -255,6 +255,8 @@ uint64_t lg_rule_fingerprint(const struct lg_rule_def *rule)
 	word_add(&h, rule->lease.owner);
 	word_add(&h, rule->lease.rpc_budget_mps);
 	word_add(&h, rule->lease.cold_start_tok);
+	if (rule->cost > 1)
+		word_add(&h, rule->cost);
 	return h;
 }
 

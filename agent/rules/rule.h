@@ -102,6 +102,7 @@ struct lg_rule_def {
 	uint64_t limit_tok;	/* limit_tok per per_ns */
 	uint64_t per_ns;
 	uint64_t burst_tok;	/* token_bucket: burst; windows: limit_tok */
+	uint64_t cost;		/* tokens for each packet or byte, at least 1 */
 	enum lg_on_full on_full;
 	enum lg_fallback fallback;
 	bool shadow;

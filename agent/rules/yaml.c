@@ -6,6 +6,7 @@
 #include "rules/yaml.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,17 +64,43 @@ static int burst_read(struct lg_reader *r)
 	return amount_read(r, LG_RF_BURST, &rule->burst_tok);
 }
 
+/* What costs more than there can ever be is refused here, where somebody reads it, and not packet by packet. */
+static int cost_check(struct lg_reader *r, uint64_t most_tok)
+{
+	struct lg_rule_def *rule = r->rule;
+
+	if (!rule->limit_tok || rule->cost <= most_tok)
+		return 0;
+	return lg_reader_complain(r, LG_RF_COST, "%" PRIu64 " is more than %" PRIu64 ", the most that one packet can have: none could ever pass",
+			rule->cost, most_tok);
+}
+
+/* A log of one host keeps the time of each token. */
+static int log_check(struct lg_reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
+	int err;
+
+	if (rule->unit == LG_UNIT_BYTES)
+		return lg_reader_complain(r, LG_RF_ALGORITHM, "a sliding_log of scope host keeps the time of each token, which bytes are too many for: "
+						    "write sliding_window");
+	if (rule->limit_tok > LG_LOG_MAX)
+		return lg_reader_complain(r, LG_RF_LIMIT, "a sliding_log of scope host keeps the time of each token, %d at most: write sliding_window",
+				LG_LOG_MAX);
+	err = burst_read(r);
+	return err < 0 ? err : cost_check(r, rule->limit_tok < LG_LOG_COST_MAX ? rule->limit_tok : LG_LOG_COST_MAX);
+}
+
 static int limit_read(struct lg_reader *r)
 {
 	struct lg_rule_def *rule = r->rule;
 	struct lg_complaint why = { 0 };
 	char fastest[LG_LIMIT_TEXT_LEN];
+	int err;
 
+	rule->cost = r->at[LG_RF_COST].num;
 	rule->unit = (enum lg_unit)r->at[LG_RF_UNIT].num;
 	rule->algorithm = (enum lg_algorithm)r->at[LG_RF_ALGORITHM].num;
-	if (rule->algorithm != LG_TOKEN_BUCKET && rule->scope == LG_SCOPE_HOST)
-		return lg_reader_complain(r, LG_RF_ALGORITHM, "%s for scope host is not supported yet by this version, only token_bucket",
-				lg_algorithm_name(rule->algorithm));
 	if (lg_limit_parse(lg_text_of(r, LG_RF_LIMIT), rule->unit == LG_UNIT_BYTES, lg_rules_fields[LG_RF_LIMIT].max,
 			   LG_PER_MAX_NS, &rule->limit_tok, &rule->per_ns, &why) < 0)
 		return lg_reader_complain(r, LG_RF_LIMIT, "%s", why.text);
@@ -83,7 +110,10 @@ static int limit_read(struct lg_reader *r)
 		return lg_reader_complain(r, LG_RF_LIMIT, "\"%.48s\" is faster than the fastest, %s", lg_text_of(r, LG_RF_LIMIT),
 				fastest);
 	}
-	return burst_read(r);
+	if (rule->algorithm == LG_SLIDING_LOG && rule->scope == LG_SCOPE_HOST)
+		return log_check(r);
+	err = burst_read(r);
+	return err < 0 ? err : cost_check(r, rule->burst_tok);
 }
 
 /* ---- what happens otherwise ---- */

@@ -137,7 +137,7 @@ struct lg_bucket {
 				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
 				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
 	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
-	__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << 20 | low bits of the index */
+	__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << LG_WINDOW_INDEX_BITS | its low bits */
 	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
 	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
 	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
@@ -155,6 +155,8 @@ struct lg_bucket {
 	__u64 base_returned_tok;
 };
 _Static_assert(sizeof(struct lg_bucket) == 160, "lg_bucket: bump LG_ABI_VERSION");
+
+#define LG_WINDOW_INDEX_BITS 20 /* a bucket last seen 2^18 windows ago has none in use, so that its words cannot be misread */
 
 /* ---- map `overflow` (ARRAY): [(rule_id - 1) * LG_OVERFLOW_BUCKETS + i] -> struct lg_bucket ----
  * Where keys that find `buckets` full are charged. An array of its own, so that a flood of keys can never take its place. */
@@ -185,6 +187,18 @@ struct lg_line_key {
 	__u64 denied_tok;	/* cost of the packets refused since then */
 };
 _Static_assert(sizeof(struct lg_line_key) == 48, "lg_line_key: bump LG_ABI_VERSION");
+/* ---- map `logs` (HASH): struct lg_key -> struct lg_log, for keys of sliding logs; LG_FORM_OVERFLOW with a and b 0 is the one of all
+ * keys of its rule that found no room ----
+ * The times at which the key was admitted, one slot per token. Number h of them lies in slot h % LG_LOG_SLOTS; the numbers below head
+ * are final. Token h is admitted iff token h - limit was a window ago or more. Who takes slots `head` to `head + c - 1` swaps the first
+ * of them from exactly what was found there to its time, rounded up to LG_LOG_COST_MAX ns, plus c - 1; whoever comes next helps to
+ * fill the others and to move the head. So c tokens are taken at once or not at all, a slot counts for one token per window whoever
+ * races, and a changed limit or window finds what was admitted. */
+struct lg_log {
+	__u64 head;		/* how many were admitted; top bit: the log is on its way out */
+	__u64 time_ns[LG_LOG_SLOTS]; /* 0: not used yet */
+};
+_Static_assert(sizeof(struct lg_log) == 8200, "lg_log: bump LG_ABI_VERSION");
 
 /* ---- map `rules` (ARRAY, two entries): the set in force and the one being written ---- */
 /*
@@ -230,13 +244,14 @@ enum lg_on_full { LG_ON_FULL_OVERFLOW = 0, LG_ON_FULL_DENY = 1, LG_ON_FULL_PASS 
 enum lg_fallback { LG_FALLBACK_DENY = 0, LG_FALLBACK_SHARE = 1, LG_FALLBACK_CLOSED = 2, LG_FALLBACK_OPEN = 3 };
 
 /*
- * Windows of a rule of host scope: window k(t) = index0 + (t - anchor_ns) / length_ns. index0 goes on where a change of the length
- * cut the old windows, so that what was counted in the current one still counts.
+ * Windows of a rule of host scope: window k(t) = index0 + (t - anchor_ns) / length_ns. A new rule has anchor and index0 0: its windows
+ * begin at multiples of their length. Where the length changes, the window at hand begins anew (anchor_ns) and keeps its index, so
+ * that what was counted in it and in the one before still counts.
  */
 struct lg_window {
 	__u64 anchor_ns;
 	__u64 index0;
-	__u64 length_ns;	/* 0: the rule has no windows */
+	__u64 length_ns;	/* 0: the rule has no windows. Of a sliding log: the window; the rest is 0 */
 };
 _Static_assert(sizeof(struct lg_window) == 24, "lg_window: bump LG_ABI_VERSION");
 
@@ -267,7 +282,7 @@ struct lg_rule {
 	__u32 n_lines;
 	__u64 live_vt;		/* table lines: largest debt a slot may have, burst or superframe, 1 .. 2^38; never shrinks */
 	struct lg_window window;
-	__u64 cold_burst_tok;	/* cost above this can never pass: burst, or the window's limit */
+	__u64 cold_burst_tok;	/* cost above this can never pass: burst, or the window's limit; of a log LG_LOG_COST_MAX at most */
 	struct lg_rate rate;	/* host scope */
 	struct lg_rate share;	/* global scope, fallback share: what this host may take by itself. burst_vt 0: nothing */
 	__u64 share_delay_ns;	/* the share starts, empty, at expires_ns + this (grace, or for windows the window) */
@@ -335,7 +350,8 @@ struct lg_event {
 enum lg_op_code {
 	LG_OP_READ = 1,		/* collect: snapshot into `after`; -ENOENT if the key has no bucket */
 	LG_OP_REAP = 2,		/* collect: delete the bucket if nothing is lost by it (rate: full; block: no leased token left, not expired
-				 * less than share_delay ago) and it was not seen since `before_ns`; else -EBUSY */
+				 * less than share_delay ago; windows and logs: nothing counts any more) and it was not seen since
+				 * `before_ns`; else -EBUSY. With it goes its log, also one whose bucket is gone already */
 	LG_OP_GRANT = 3,	/* grant: granted_tok += tok; expires_ns and low water are set; makes the bucket if needed */
 	LG_OP_TAKE = 4,		/* grant: take back up to `tok` (~0: all that is left); tok becomes what was taken */
 	LG_OP_GENERATION = 5,	/* grant: take back all that is left, end the lease now, note generation, epoch and bases */

@@ -20,6 +20,12 @@
 #define LG_LINE_KEYS_DEFAULT 1048576	/* slots of map lines unless configured: 8 MiB, and 48 MiB for their keys */
 #define LG_LINE_KEYS_LIMIT 134217728	/* most slots that may be configured */
 #define LG_LINE_BURST_MAX_TOK (1ull << 38) /* a burst in lines is below this: a quarter of a position's ring */
+#define LG_COST_MAX 1000000		/* tokens that a rule may charge for each packet or byte */
+#define LG_LOG_SLOTS 1024		/* admitted times that a sliding log remembers of a key, power of two */
+#define LG_LOG_MAX 1000			/* largest limit of a sliding log: some slots less, so that one being taken is told from one in use */
+#define LG_LOG_COST_MAX 64		/* slots that one packet may take, a superframe counted as its segments; power of two */
+#define LG_LOGS_DEFAULT 256		/* entries of map logs unless configured: 2 MiB */
+#define LG_LOGS_LIMIT 65536		/* most entries that may be configured: 513 MiB */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
 #define LG_COLD_START_NS 10000000000ull	/* a new key's allowance ends after this: whoever is not back by then waits for a lease */

@@ -79,6 +79,8 @@ static void *hammer_run(void *arg)
 }
 
 static atomic_bool stop;
+static bool one_cpu;		       /* both threads on the first CPU */
+static uint16_t payload[2] = { 20, 20 }; /* bytes behind the headers, of each thread's packets */
 static pthread_barrier_t start;
 
 /*
@@ -90,9 +92,9 @@ static void hammers_begin(struct hammer h[2], enum lg_hook first, const char *fr
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_barrier_init(&start, NULL, 3), 0);
 	for (int i = 0; i < 2; i++) {
-		h[i] = (struct hammer){ .hook = i ? LG_HOOK_TC_EGRESS : first, .cpu = i % p->n_cpus, .n_packets = n_packets,
-					.stop = &stop, .start = &start };
-		lg_pkt_udp4(&h[i].pkt, from, "192.0.2.1", 53, 20);
+		h[i] = (struct hammer){ .hook = i ? LG_HOOK_TC_EGRESS : first, .cpu = i % (one_cpu ? 1 : p->n_cpus),
+					.n_packets = n_packets, .stop = &stop, .start = &start };
+		lg_pkt_udp4(&h[i].pkt, from, "192.0.2.1", 53, payload[i]);
 		assert_int_equal(pthread_create(&h[i].thread, NULL, hammer_run, &h[i]), 0);
 	}
 	pthread_barrier_wait(&start);
@@ -306,6 +308,131 @@ static void an_undone_take_leaves_no_trace(void **state)
 		assert_int_equal(progs_rule_count(p, id, LG_PASS_ADMITTED).packets, n);
 }
 
+/* ---- every algorithm, in packets, bytes and at a cost ---- */
+
+/* A rule whose budget is all there will be while the test runs. */
+static struct lg_rule *budget_rule(enum lg_rule_algorithm algorithm, uint64_t budget_tok)
+{
+	struct lg_rule *rule = slow_rule(budget_tok);
+
+	if (algorithm == LG_RULE_TOKEN_BUCKET)
+		return rule;
+	rule->algorithm = (uint8_t)algorithm;
+	rule->rate_tok = budget_tok;
+	rule->window = (struct lg_window){ .anchor_ns = now_ns() - 3600 * S, .index0 = 1, .length_ns = 31ull * 86400 * S };
+	if (algorithm == LG_RULE_SLIDING_LOG)
+		rule->cold_burst_tok = LG_LOG_COST_MAX;
+	return rule;
+}
+
+static const enum lg_rule_algorithm algorithms[] = { LG_RULE_TOKEN_BUCKET, LG_RULE_FIXED_WINDOW, LG_RULE_SLIDING_WINDOW,
+						     LG_RULE_SLIDING_LOG };
+
+static void each_algorithm_admits_what_its_budget_pays_for(void **state)
+{
+	static const struct {
+		bool in_bytes;
+		uint32_t cost;
+	} units[] = { { false, 1 }, { true, 1 }, { false, 7 }, { true, 3 } };
+	struct lg_key key = progs_key(1, source);
+	struct hammer h[2];
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(algorithms) * N_ELEMS(units) * 2; i++) {
+		enum lg_rule_algorithm algorithm = algorithms[i / 2 / N_ELEMS(units)];
+		uint64_t per_packet = units[i / 2 % N_ELEMS(units)].cost * (units[i / 2 % N_ELEMS(units)].in_bytes ? 62 : 1);
+		uint64_t budget_tok = algorithm == LG_RULE_SLIDING_LOG ? 1000 : 20003 * per_packet - 1;
+		struct lg_rule *rule;
+
+		if (algorithm == LG_RULE_SLIDING_LOG && units[i / 2 % N_ELEMS(units)].in_bytes)
+			continue;
+		one_cpu = i & 1;
+		progs_reset(p);
+		rule = budget_rule(algorithm, budget_tok);
+		rule->flags |= units[i / 2 % N_ELEMS(units)].in_bytes ? LG_RULE_BYTES : 0;
+		rule->cost = units[i / 2 % N_ELEMS(units)].cost;
+		progs_publish(p);
+		hammers_begin(h, LG_HOOK_TC_INGRESS, source, algorithm == LG_RULE_SLIDING_LOG ? 2 * CHUNK : 4 * CHUNK);
+		hammers_end(h);
+		if (admitted() != budget_tok / per_packet)
+			print_error("algorithm %d, %llu a packet, %s CPU: %llu of %llu\n", (int)algorithm, (unsigned long long)per_packet,
+				    one_cpu ? "one" : "each its", (unsigned long long)admitted(), (unsigned long long)budget_tok / per_packet);
+		assert_int_equal(admitted(), budget_tok / per_packet);
+		assert_int_equal(progs_bucket(p, &key).spent_tok, budget_tok / per_packet * per_packet);
+		assert_int_equal(progs_bucket(p, &key).denied_tok, 2 * h[0].n_packets * per_packet - progs_bucket(p, &key).spent_tok);
+	}
+	one_cpu = false;
+}
+
+/* Packets of 62 and of 342 bytes: the small ones fill what the large ones leave. */
+static void mixed_costs_never_exceed_the_budget_and_leave_less_than_a_packet(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	uint64_t budget_tok = 2000003, spent_tok;
+	struct hammer h[2];
+
+	(void)state;
+	payload[1] = 300;
+	for (size_t i = 0; i < 2 * (N_ELEMS(algorithms) - 1); i++) {
+		one_cpu = i & 1;
+		progs_reset(p);
+		budget_rule(algorithms[i / 2], budget_tok)->flags |= LG_RULE_BYTES;
+		progs_publish(p);
+		hammers_begin(h, LG_HOOK_TC_INGRESS, source, 8 * CHUNK);
+		hammers_end(h);
+		spent_tok = progs_bucket(p, &key).spent_tok;
+		assert_true(spent_tok <= budget_tok);
+		assert_true(budget_tok - spent_tok < 342);
+	}
+	payload[1] = 20;
+	one_cpu = false;
+}
+
+/* Windows of a millisecond under two real clocks: each holds its limit, so the time there was bounds what was admitted. */
+static void short_windows_hold_on_two_cpus(void **state)
+{
+	struct hammer h[2];
+	struct lg_rule *rule;
+	uint64_t start_ns, most;
+
+	(void)state;
+	for (enum lg_rule_algorithm algorithm = LG_RULE_FIXED_WINDOW; algorithm <= LG_RULE_SLIDING_LOG; algorithm++) {
+		progs_reset(p);
+		rule = budget_rule(algorithm, 10);
+		rule->cold_burst_tok = 10;
+		rule->window = (struct lg_window){ .length_ns = MS };
+		progs_publish(p);
+		start_ns = now_ns();
+		hammers_begin(h, LG_HOOK_TC_INGRESS, source, 20 * CHUNK);
+		hammers_end(h);
+		most = ((now_ns() - start_ns) / MS + 2) * 10;
+		assert_true(admitted() <= most);
+		assert_true(admitted() > 10);
+	}
+}
+
+/* A window's take that another rule undoes: the log, taken from last, and the window before it agree with what was admitted. */
+static void an_undone_take_leaves_no_trace_in_a_window(void **state)
+{
+	struct lg_key key1 = progs_key(1, source), key3 = progs_key(3, source);
+	struct lg_rule *tight;
+	struct hammer h[2];
+
+	(void)state;
+	progs_reset(p);
+	budget_rule(LG_RULE_SLIDING_WINDOW, 1u << 30);
+	tight = progs_rule(p, 1);
+	assert_int_equal(lg_rate_init(1000000, S, 1, now_ns(), &tight->rate), 0);
+	budget_rule(LG_RULE_SLIDING_LOG, 1000);
+	progs_publish(p);
+	hammers_begin(h, LG_HOOK_TC_INGRESS, source, 8 * CHUNK);
+	hammers_end(h);
+	assert_true(admitted() > 0 && admitted() <= 1000);
+	assert_int_equal(progs_bucket(p, &key1).spent_tok, admitted());
+	assert_int_equal(progs_bucket(p, &key1).window[1] >> LG_WINDOW_INDEX_BITS, admitted());
+	assert_int_equal(progs_bucket(p, &key3).spent_tok, admitted());
+}
+
 /* A rate under two CPUs' clocks: no more than burst + rate * time, and nearly all of it. */
 static void a_rate_holds_on_two_cpus(void **state)
 {
@@ -335,6 +462,10 @@ int main(void)
 		cmocka_unit_test(what_is_granted_is_admitted_and_nothing_else),
 		cmocka_unit_test(a_token_is_spent_or_returned_but_never_both),
 		cmocka_unit_test(an_undone_take_leaves_no_trace),
+		cmocka_unit_test(each_algorithm_admits_what_its_budget_pays_for),
+		cmocka_unit_test(mixed_costs_never_exceed_the_budget_and_leave_less_than_a_packet),
+		cmocka_unit_test(short_windows_hold_on_two_cpus),
+		cmocka_unit_test(an_undone_take_leaves_no_trace_in_a_window),
 		cmocka_unit_test(a_rate_holds_on_two_cpus),
 	};
 

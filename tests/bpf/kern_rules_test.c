@@ -25,6 +25,7 @@ static void load_one_rule(uint32_t rule_id, uint64_t version)
 	memset(set->rules[0].key_mask4, 0xff, sizeof(set->rules[0].key_mask4));
 	memset(set->rules[0].key_mask6, 0xff, sizeof(set->rules[0].key_mask6));
 	set->rules[0].cold_burst_tok = 1000;
+	set->rules[0].cost = 1;
 	snprintf(names[rule_id].name, LG_NAME_LEN, "rule%u", rule_id);
 	assert_int_equal(lg_kern_rules_load(kern, set, names), 0);
 	free(names);

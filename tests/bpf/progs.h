@@ -118,7 +118,7 @@ static inline int progs_ignore(void *ctx, void *data, size_t len)
 /* Empties all maps, as loading anew would: that takes the verifier a while, seconds on an emulated CPU. */
 static inline void progs_reset(struct progs *p)
 {
-	int buckets = bpf_map__fd(p->skel->maps.buckets);
+	int buckets = bpf_map__fd(p->skel->maps.buckets), logs = bpf_map__fd(p->skel->maps.logs);
 	struct ring_buffer *ring = ring_buffer__new(bpf_map__fd(p->skel->maps.events), progs_ignore, NULL, NULL);
 	struct lg_key key;
 	struct lg_shared words;
@@ -129,6 +129,8 @@ static inline void progs_reset(struct progs *p)
 	ring_buffer__free(ring);
 	while (!bpf_map_get_next_key(buckets, NULL, &key))
 		assert_int_equal(bpf_map_delete_elem(buckets, &key), 0);
+	while (!bpf_map_get_next_key(logs, NULL, &key))
+		assert_int_equal(bpf_map_delete_elem(logs, &key), 0);
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
 	if (p->n_lines)
 		progs_zero(bpf_map__fd(p->skel->maps.lines), p->n_lines, sizeof(struct lg_line));
@@ -163,6 +165,7 @@ static inline struct lg_rule *progs_rule(struct progs *p, uint64_t burst_tok)
 	rule->rate_tok = burst_tok ? 10 : 0;
 	rule->per_ns = S;
 	rule->burst_tok = burst_tok;
+	rule->cost = 1;
 	assert_int_equal(lg_rate_init(rule->rate_tok, S, burst_tok, START_NS, &rule->rate), 0);
 	return rule;
 }
@@ -176,6 +179,20 @@ static inline struct lg_rule *progs_in_lines(struct progs *p, struct lg_rule *ru
 	rule->n_lines = n_lines;
 	p->n_lines += n_lines;
 	assert_int_equal(lg_rate_line_init(rule->rate_tok, rule->per_ns, rule->burst_tok, 1 << 16, now_ns, &rule->rate, &rule->live_vt), 0);
+	return rule;
+}
+
+/* The same under another algorithm: limit tokens in a window of `length_ns`; what has windows begins one at START_NS. */
+static inline struct lg_rule *progs_window_rule(struct progs *p, enum lg_rule_algorithm algorithm, uint64_t limit, uint64_t length_ns)
+{
+	struct lg_rule *rule = progs_rule(p, limit);
+
+	rule->algorithm = (uint8_t)algorithm;
+	rule->rate_tok = limit;
+	rule->per_ns = length_ns;
+	rule->window = (struct lg_window){ .anchor_ns = START_NS, .index0 = 7, .length_ns = length_ns };
+	rule->cold_burst_tok = algorithm == LG_RULE_SLIDING_LOG && limit > LG_LOG_COST_MAX ? LG_LOG_COST_MAX : limit;
+	memset(&rule->rate, 0, sizeof(rule->rate));
 	return rule;
 }
 

@@ -236,6 +236,77 @@ static void the_share_waits_for_grace_or_for_the_window(void **state)
 	assert_int_equal(rule_named(&l, "window")->fallback, LG_FALLBACK_CLOSED);
 }
 
+static void windows_and_logs_reach_the_kernel(void **state)
+{
+	const struct lg_rule *rule;
+	struct loads l;
+
+	(void)state;
+	loads_init(&l);
+	load_ok(&l, "rules:\n"
+		    "  - {name: f, limit: 100/999ms, algorithm: fixed_window, cost: 3}\n"
+		    "  - {name: s, limit: 1MB/1s, algorithm: sliding_window, unit: bytes}\n"
+		    "  - {name: l, limit: 1000/1m, algorithm: sliding_log}\n");
+	rule = rule_named(&l, "f");
+	assert_int_equal(rule->algorithm, LG_RULE_FIXED_WINDOW);
+	assert_int_equal(rule->cost, 3);
+	assert_int_equal(rule->rate_tok, 100);
+	assert_int_equal(rule->cold_burst_tok, 100);
+	assert_int_equal(rule->window.anchor_ns, 0);
+	assert_int_equal(rule->window.index0, 0);
+	assert_int_equal(rule->window.length_ns, 999000000);
+	assert_int_equal(rule->rate.coarse, 0); /* below a second a tick of the coarse clock is too much */
+	assert_int_equal(rule_named(&l, "s")->rate.coarse, 1);
+	rule = rule_named(&l, "l");
+	assert_int_equal(rule->algorithm, LG_RULE_SLIDING_LOG);
+	assert_int_equal(rule->cold_burst_tok, LG_LOG_COST_MAX);
+	assert_int_equal(rule->rate.coarse, 0);
+	assert_int_equal(rule->window.length_ns, 60 * S);
+}
+
+static void a_window_of_another_length_begins_now_and_keeps_its_index(void **state)
+{
+	struct lg_window first, same, other;
+	struct loads l;
+
+	(void)state;
+	loads_init(&l);
+	load_ok(&l, "rules:\n  - {name: a, limit: 100/1m, algorithm: sliding_window}\n");
+	first = rule_named(&l, "a")->window;
+	l.env.now_ns = 1200 * S;
+	load_ok(&l, "rules:\n  - {name: a, limit: 200/1m, algorithm: sliding_window}\n");
+	same = rule_named(&l, "a")->window;
+	assert_memory_equal(&first, &same, sizeof(first));
+	load_ok(&l, "rules: []\n");
+	load_ok(&l, "rules:\n  - {name: a, limit: 200/1s, algorithm: sliding_window}\n");
+	other = rule_named(&l, "a")->window;
+	assert_int_equal(other.anchor_ns, 1200 * S);
+	assert_int_equal(other.index0, 20);
+	assert_int_equal(other.length_ns, S);
+}
+
+static void a_packet_matches_one_log_at_most_and_logs_come_last(void **state)
+{
+	struct loads l;
+
+	(void)state;
+	loads_init(&l);
+	load_ok(&l, "rules:\n"
+		    "  - {name: t, limit: 9/1m, algorithm: sliding_log, match: {protocol: tcp, destination: 192.0.2.1}}\n"
+		    "  - {name: u, limit: 9/1m, algorithm: sliding_log, match: {protocol: udp}}\n"
+		    "  - {name: all, limit: 9/1m}\n");
+	assert_int_equal(l.set.n_rules, 3);
+	assert_int_equal(l.set.rules[0].rule_id, rule_named(&l, "all")->rule_id);
+	assert_int_equal(load(&l, "rules:\n"
+				  "  - {name: u, limit: 9/1m, algorithm: sliding_log, match: {protocol: udp}}\n"
+				  "  - {name: g, scope: global, limit: 9/1m, algorithm: sliding_log}\n"
+				  "  - {name: d, limit: 9/1m, algorithm: sliding_log, match: {destination_port: 53}}\n"),
+			 -EINVAL);
+	assert_string_equal(l.c.text, "a UDP packet from 0.0.0.0 to 0.0.0.0 port 53 would match \"u\" and \"d\": a packet can be charged "
+				      "to one sliding_log of scope host");
+	assert_int_equal(l.c.line, 4);
+}
+
 static void rules_go_from_most_specific_to_most_general(void **state)
 {
 	static const char *const want[] = { "both",  "host",  "net-port", "net-ports", "net-udp",
@@ -733,6 +804,9 @@ int main(void)
 		cmocka_unit_test(the_key_of_a_whole_rule_has_no_mask),
 		cmocka_unit_test(the_fallback_share_is_the_hosts_part_rounded_down),
 		cmocka_unit_test(the_share_waits_for_grace_or_for_the_window),
+		cmocka_unit_test(windows_and_logs_reach_the_kernel),
+		cmocka_unit_test(a_window_of_another_length_begins_now_and_keeps_its_index),
+		cmocka_unit_test(a_packet_matches_one_log_at_most_and_logs_come_last),
 		cmocka_unit_test(rules_go_from_most_specific_to_most_general),
 		cmocka_unit_test(ids_stay_with_what_they_limit),
 		cmocka_unit_test(a_rule_that_left_is_retired_once_and_returns_to_its_id),

@@ -36,6 +36,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"run_dir: run\n"
 				"max_keys: 1000000\n"
 				"line_keys: 0\n"
+				"log_keys: 1000\n"
 				"unparsable: drop\n"
 				"interfaces:\n"
 				"  - {name: eth0, xdp: native, tc: off}\n"
@@ -110,6 +111,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_string_equal(c.run_dir, "/etc/leasegate/run");
 	assert_int_equal(c.max_keys, 1000000);
 	assert_int_equal(c.line_keys, 0);
+	assert_int_equal(c.log_keys, 1000);
 	assert_true(c.unparsable_drop);
 	assert_int_equal(c.n_interfaces, 3);
 	assert_string_equal(c.interfaces[0].name, "eth0");
@@ -163,6 +165,7 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_string_equal(c.run_dir, "/run/leasegate/default");
 	assert_int_equal(c.max_keys, LG_KEYS_DEFAULT);
 	assert_int_equal(c.line_keys, LG_LINE_KEYS_DEFAULT);
+	assert_int_equal(c.log_keys, LG_LOGS_DEFAULT);
 	assert_false(c.unparsable_drop);
 	assert_int_equal(c.n_interfaces, 0);
 
@@ -336,7 +339,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"tls\": known here are instance, name, region, regions, upstream, metrics, "
 		  "rules, state_dir, "
-		  "run_dir, max_keys, line_keys, unparsable, interfaces, test" },
+		  "run_dir, max_keys, line_keys, log_keys, unparsable, interfaces, test" },
 		/* interfaces */
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },

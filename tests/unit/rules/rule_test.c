@@ -46,6 +46,10 @@ static void change_shadow(struct lg_rule_def *r)
 {
 	r->shadow = true;
 }
+static void change_cost(struct lg_rule_def *r)
+{
+	r->cost = 2;
+}
 static void change_evaluate(struct lg_rule_def *r)
 {
 	r->evaluate_all = true;
@@ -171,7 +175,7 @@ static void identity_is_what_is_limited_and_fingerprint_how_much_too(void **stat
 		{ change_evaluate, false, false },  { change_on_full, false, false },
 		{ change_low_water, false, false }, { change_class, false, true },
 		{ change_limit, false, true },      { change_per, false, true },
-		{ change_burst, false, true },      { change_fallback, false, true },
+		{ change_cost, false, true },       { change_burst, false, true },      { change_fallback, false, true },
 		{ change_kind, false, true },       { change_outstanding, false, true },
 		{ change_owner, false, true },      { change_rpc_budget, false, true },
 		{ change_cold_start, false, true },

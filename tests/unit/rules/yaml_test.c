@@ -38,6 +38,7 @@ static const char full[] = "rules:\n"
 			   "    shadow: true\n"
 			   "    evaluate: all\n"
 			   "    table: exact\n"
+			   "    cost: 2\n"
 			   "    lease:\n"
 			   "      kind: block\n"
 			   "      low_water: 20%\n"
@@ -143,6 +144,7 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rule->fallback, LG_FALLBACK_CLOSED);
 	assert_true(rule->shadow);
 	assert_true(rule->evaluate_all);
+	assert_int_equal(rule->cost, 2);
 	assert_int_equal(rule->lease.kind, LG_LEASE_BLOCK);
 	assert_int_equal(rule->lease.low_water_permille, 200);
 	assert_int_equal(rule->lease.max_outstanding_permille, 125);
@@ -154,7 +156,7 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rules->v[5].keys, 5000);
 	assert_int_equal(rules->v[2].lease.rpc_budget_mps, 10000);
 	rule = &rules->v[1];
-	assert_int_equal(rule->line, 27);
+	assert_int_equal(rule->line, 28);
 	assert_int_equal(rule->key.form, LG_FORM_DESTINATION);
 	assert_int_equal(rule->key.destination.ipv4, 32);
 	assert_int_equal(rule->key.destination.ipv6, 56);
@@ -190,6 +192,24 @@ static void a_class_is_a_preset_and_what_is_written_takes_its_place(void **state
 		assert_int_equal(rules->v[0].lease.owner, rows[i].owner);
 		assert_true(rules->v[0].lease.cold_start_tok == LG_COLD_START_AUTO);
 	}
+}
+
+static void each_algorithm_and_a_cost_are_there_for_host_rules(void **state)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *rules =
+		parse("rules:\n  - {name: f, algorithm: fixed_window, unit: bytes, limit: 10kB/1s}\n"
+		      "  - {name: s, limit: 10/1s, algorithm: sliding_window, cost: 10}\n"
+		      "  - {name: l, limit: 1000/1s, algorithm: sliding_log, cost: 64}\n"
+		      "  - {name: z, limit: 0/1s, match: {protocol: udp}, cost: 5}\n");
+
+	(void)state;
+	assert_int_equal(rules->n, 4);
+	assert_int_equal(rules->v[0].algorithm, LG_FIXED_WINDOW);
+	assert_int_equal(rules->v[0].cost, 1);
+	assert_int_equal(rules->v[1].cost, 10);
+	assert_int_equal(rules->v[1].burst_tok, 10);
+	assert_int_equal(rules->v[2].algorithm, LG_SLIDING_LOG);
+	assert_int_equal(rules->v[2].cost, 64);
 }
 
 static void each_algorithm_is_there_for_global_rules(void **state)
@@ -514,12 +534,17 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		{ RULE "    unit: connections\n", "4:11: unit: \"connections\"" NOT_YET ", only packets, bytes" },
 		{ RULE "    unit: concurrent\n", "4:11: unit: \"concurrent\"" NOT_YET ", only packets, bytes" },
 		{ RULE "    unit: requests\n", "4:11: unit: \"requests\"" NOT_YET ", only packets, bytes" },
-		{ RULE "    algorithm: fixed_window\n",
-		  "4:16: algorithm: fixed_window for scope host" NOT_YET ", only token_bucket" },
-		{ RULE "    algorithm: sliding_log\n",
-		  "4:16: algorithm: sliding_log for scope host" NOT_YET ", only token_bucket" },
-		{ RULE "    algorithm: sliding_window\n",
-		  "4:16: algorithm: sliding_window for scope host" NOT_YET ", only token_bucket" },
+		{ "rules:\n  - name: a\n    limit: 1001/1s\n    algorithm: sliding_log\n",
+		  "3:12: limit: a sliding_log of scope host keeps the time of each token, 1000 at most: write sliding_window" },
+		{ "rules:\n  - name: a\n    limit: 1kB/1s\n    unit: bytes\n    algorithm: sliding_log\n",
+		  "5:16: algorithm: a sliding_log of scope host keeps the time of each token, which bytes are too many for: "
+		  "write sliding_window" },
+		{ "rules:\n  - name: a\n    limit: 1000/1s\n    cost: 65\n    algorithm: sliding_log\n",
+		  "4:11: cost: 65 is more than 64, the most that one packet can have: none could ever pass" },
+		{ "rules:\n  - name: a\n    limit: 100/1s\n    cost: 101\n",
+		  "4:11: cost: 101 is more than 100, the most that one packet can have: none could ever pass" },
+		{ "rules:\n  - name: a\n    limit: 100/1s\n    cost: 0\n", "4:11: cost: \"0\" is below the minimum, 1" },
+		{ "rules:\n  - name: a\n    limit: 100/1s\n    cost: 1000001\n", "4:11: cost: \"1000001\" is above the maximum, 1000000" },
 		{ RULE "    algorithm: leaky_bucket\n",
 		  "4:16: algorithm: \"leaky_bucket\" is none of token_bucket, fixed_window, sliding_window, sliding_log" },
 		{ RULE "    table: lines\n", "4:12: table: a rule without a key has one bucket: leave it out" },
@@ -869,6 +894,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_key_arrives_in_the_model),
 		cmocka_unit_test(a_class_is_a_preset_and_what_is_written_takes_its_place),
+		cmocka_unit_test(each_algorithm_and_a_cost_are_there_for_host_rules),
 		cmocka_unit_test(each_algorithm_is_there_for_global_rules),
 		cmocka_unit_test(a_rate_of_messages_may_be_said_per_any_time),
 		cmocka_unit_test(a_rule_of_name_and_limit_has_the_documented_defaults),
