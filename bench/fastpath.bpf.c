@@ -64,8 +64,12 @@ SEC("xdp.frags")
 int bench_parse(struct xdp_md *ctx)
 {
 	struct lg_pkt pkt = {};
+	struct lg_frame f;
 
-	if (!bench_step(ctx) || lg_read_xdp(ctx, &pkt) != LG_CLASS_IP)
+	if (!bench_step(ctx))
+		return XDP_ABORTED;
+	f = lg_frame_of_xdp(ctx, true);
+	if (lg_read_frame(&f, &pkt) != LG_CLASS_IP)
 		return XDP_ABORTED;
 	return (pkt.source.w[1] ^ pkt.destination.w[1] ^ pkt.source.w[0] ^ pkt.destination.w[0] ^ pkt.destination_port ^ pkt.bytes ^
 		pkt.protocol ^ pkt.family ^ pkt.has_port) == 0x1234567
@@ -116,7 +120,7 @@ int bench_decide(struct xdp_md *ctx)
 
 	if (!bench_step(ctx))
 		return XDP_ABORTED;
-	f = lg_frame_of_xdp(ctx);
+	f = lg_frame_of_xdp(ctx, true);
 	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
 }
 
@@ -130,6 +134,6 @@ int bench_decide6(struct xdp_md *ctx)
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	p->ip.saddr.in6_u.u6_addr32[3] = bpf_htonl(bench_next(&p->gen));
-	f = lg_frame_of_xdp(ctx);
+	f = lg_frame_of_xdp(ctx, true);
 	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
 }

@@ -10,10 +10,12 @@
 __noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
 {
 	const struct lg_interface_class *class;
+	__u32 ifindex;
 
 	if (!pkt)
 		return 0;
-	class = bpf_map_lookup_elem(&interfaces, &pkt->ifindex);
+	ifindex = pkt->ifindex; /* 6.1 wants keys on the stack */
+	class = bpf_map_lookup_elem(&interfaces, &ifindex);
 	return class ? class->of_set[active & 1] : 0;
 }
 
@@ -31,6 +33,9 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		return LG_PASS_NO_RULE;
 	if (f->hook == LG_HOOK_TC_EGRESS && set->needs & LG_NEEDS_CGROUP)
 		visit->pkt.cgroup_id = bpf_skb_cgroup_id(f->ctx);
+	/* What was read as a plain frame may have more of it in fragments, behind the end of its IP packet. */
+	if (f->hook == LG_HOOK_XDP && set->needs & LG_NEEDS_BYTES)
+		visit->pkt.bytes = bpf_xdp_get_buff_len(f->ctx);
 	if (set->needs & LG_NEEDS_INTERFACE)
 		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
 	hits = lg_classify(set, &visit->pkt);
@@ -61,8 +66,9 @@ static __always_inline bool lg_is_bypassed(void)
 }
 
 /*
- * Frames are read in functions of their own: what the verifier learns on the many ways through a frame ends with them, and
- * what follows is walked once. First by direct reads alone; what these cannot do is read again by copies.
+ * Most frames are TCP or UDP right behind a plain IP header: these are read in place. All others are read in functions of their own: what
+ * the verifier learns on the many ways through a frame ends with them, and what follows is walked once. First by direct reads alone;
+ * what these cannot do is read again by copies.
  */
 static __always_inline enum lg_class lg_read_frame(const struct lg_frame *f, struct lg_pkt *pkt)
 {
@@ -71,37 +77,42 @@ static __always_inline enum lg_class lg_read_frame(const struct lg_frame *f, str
 	return lg_measure(f, pkt) ? class : LG_CLASS_RETRY;
 }
 
-static __always_inline enum lg_class lg_reread_frame(struct lg_frame *f, struct lg_pkt *pkt)
+static __always_inline enum lg_class lg_read_anew(const struct lg_frame *f, struct lg_pkt *pkt)
 {
-	f->is_fast = false;
 	__builtin_memset(pkt, 0, sizeof(*pkt));
 	return lg_read_frame(f, pkt);
 }
 
+static __always_inline enum lg_class lg_reread_frame(struct lg_frame *f, struct lg_pkt *pkt)
+{
+	f->is_fast = false;
+	return lg_read_anew(f, pkt);
+}
+
 __noinline int lg_read_xdp(struct xdp_md *ctx, struct lg_pkt *pkt)
 {
-	struct lg_frame f = lg_frame_of_xdp(ctx);
+	struct lg_frame f = lg_frame_of_xdp(ctx, false);
 
-	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+	return pkt ? lg_read_anew(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
 __noinline int lg_reread_xdp(struct xdp_md *ctx, struct lg_pkt *pkt)
 {
-	struct lg_frame f = lg_frame_of_xdp(ctx);
+	struct lg_frame f = lg_frame_of_xdp(ctx, false);
 
 	return pkt ? lg_reread_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
 __noinline int lg_read_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 {
-	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS);
+	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS, false);
 
-	return pkt ? lg_read_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
+	return pkt ? lg_read_anew(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
 
 __noinline int lg_reread_tc(struct __sk_buff *skb, struct lg_pkt *pkt)
 {
-	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS);
+	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS, false);
 
 	return pkt ? lg_reread_frame(&f, pkt) : LG_CLASS_UNPARSABLE;
 }
@@ -120,15 +131,38 @@ __noinline int lg_translate(struct lg_pkt *pkt)
 	return 0;
 }
 
+/*
+ * A packet of which nothing is known, the verifier included: to it zeros that some ways leave and others do not would be different
+ * packets. Half slots of the stack are written, as whole ones would be remembered.
+ */
+static __always_inline void lg_pkt_clear(struct lg_pkt *pkt)
+{
+	volatile __u32 *word = (volatile __u32 *)pkt;
+	__u32 zero = lg_forget(0), i;
+
+	for (i = 0; i < sizeof(*pkt) / sizeof(*word); i++)
+		word[i] = zero;
+}
+
+static __always_inline enum lg_class lg_read_unusual(const struct lg_frame *f, struct lg_pkt *pkt)
+{
+	enum lg_class class = f->hook == LG_HOOK_XDP ? lg_read_xdp(f->ctx, pkt) : lg_read_tc(f->ctx, pkt);
+
+	if (class == LG_CLASS_RETRY)
+		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
+	return class;
+}
+
 static __always_inline enum lg_class lg_read_any(const struct lg_frame *f, struct lg_visit *visit)
 {
 	struct lg_pkt *pkt = &visit->pkt;
 	enum lg_class class;
 
-	__builtin_memset(pkt, 0, sizeof(*pkt));
-	class = f->hook == LG_HOOK_XDP ? lg_read_xdp(f->ctx, pkt) : lg_read_tc(f->ctx, pkt);
+	lg_pkt_clear(pkt);
+	class = lg_read_frame(f, pkt);
 	if (class == LG_CLASS_RETRY)
-		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
+		class = lg_read_unusual(f, pkt);
+	class = lg_forget(class);
 	lg_place(f, pkt);
 	return class;
 }

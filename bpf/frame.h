@@ -53,24 +53,27 @@ struct lg_frame {
 	__u32 gso_size;   /* superframe: payload of each packet; 0: no superframe */
 	void *ctx;        /* kernel only */
 	__u32 hook;       /* enum lg_hook; in the kernel a compile-time constant */
-	_Bool is_fast;    /* a compile-time constant: direct reads only, and no walk through extension headers */
+	/* Compile-time constants: */
+	_Bool is_fast;  /* direct reads only, and no walk through extension headers */
+	_Bool is_plain; /* a fast one, and nothing but TCP or UDP behind a plain IP header will do */
 };
 
 #ifdef __bpf__
-static __always_inline struct lg_frame lg_frame_of_xdp(struct xdp_md *ctx)
+static __always_inline struct lg_frame lg_frame_of_xdp(struct xdp_md *ctx, _Bool is_plain)
 {
 	return (struct lg_frame){
 		.data = (const __u8 *)(long)ctx->data,
 		.end = (const __u8 *)(long)ctx->data_end,
-		.len_bytes = bpf_xdp_get_buff_len(ctx),
+		.len_bytes = is_plain ? ctx->data_end - ctx->data : bpf_xdp_get_buff_len(ctx),
 		.ifindex = ctx->ingress_ifindex,
 		.ctx = ctx,
 		.hook = LG_HOOK_XDP,
 		.is_fast = 1,
+		.is_plain = is_plain,
 	};
 }
 
-static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __u32 hook)
+static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __u32 hook, _Bool is_plain)
 {
 	return (struct lg_frame){
 		.data = (const __u8 *)(long)skb->data,
@@ -83,6 +86,7 @@ static __always_inline struct lg_frame lg_frame_of_skb(struct __sk_buff *skb, __
 		.ctx = skb,
 		.hook = hook,
 		.is_fast = 1,
+		.is_plain = is_plain,
 	};
 }
 #endif

@@ -15,14 +15,14 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("xdp.frags")
 int lg_xdp(struct xdp_md *ctx)
 {
-	struct lg_frame f = lg_frame_of_xdp(ctx);
+	struct lg_frame f = lg_frame_of_xdp(ctx, true);
 
 	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
 }
 
 static __always_inline int lg_tc(struct __sk_buff *skb, __u32 hook)
 {
-	struct lg_frame f = lg_frame_of_skb(skb, hook);
+	struct lg_frame f = lg_frame_of_skb(skb, hook, true);
 
 	return lg_decide(&f) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }

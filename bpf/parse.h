@@ -167,6 +167,17 @@ static __always_inline enum lg_class lg_no_bytes(const struct lg_frame *f)
 	return f->is_fast ? LG_CLASS_RETRY : LG_CLASS_UNPARSABLE;
 }
 
+/* What to say of a header that is wrong, or longer than a plain frame, which may have more than its length says. */
+static __always_inline enum lg_class lg_not_plain(const struct lg_frame *f)
+{
+	return f->is_plain ? LG_CLASS_RETRY : LG_CLASS_UNPARSABLE;
+}
+
+static __always_inline _Bool lg_is_plain_l4(__u8 protocol)
+{
+	return protocol == LG_PROTO_TCP || protocol == LG_PROTO_UDP;
+}
+
 static __always_inline void lg_ports_set(struct lg_pkt *pkt, const struct lg_ports *ports)
 {
 	pkt->source_port = bpf_ntohs(ports->source);
@@ -263,7 +274,9 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 	header_bytes = ip->ihl * 4;
 	total_bytes = lg_ip_len(bpf_ntohs(ip->tot_len), rest_bytes);
 	if (ip->version != 4 || header_bytes < sizeof(*ip) || total_bytes < header_bytes || total_bytes > rest_bytes)
-		return LG_CLASS_UNPARSABLE;
+		return lg_not_plain(f);
+	if (f->is_plain && (ip->ihl != 5 || ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK | LG_IP_MORE) || !lg_is_plain_l4(ip->protocol)))
+		return LG_CLASS_RETRY;
 	destination = ip->daddr;
 	pkt->source.w[1] = lg_mapped_word(ip->saddr);
 	pkt->destination.w[1] = lg_mapped_word(destination);
@@ -326,7 +339,9 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 	if (!ip)
 		return lg_no_bytes(f);
 	if ((ip->version & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
-		return LG_CLASS_UNPARSABLE;
+		return lg_not_plain(f);
+	if (f->is_plain && !lg_is_plain_l4(ip->next))
+		return LG_CLASS_RETRY;
 	pkt->source.w[0] = ip->source[0];
 	pkt->source.w[1] = ip->source[1];
 	pkt->destination.w[0] = ip->destination[0];
@@ -339,7 +354,7 @@ static __always_inline enum lg_class lg_parse_ip6(const struct lg_frame *f, __u3
 	off += sizeof(*ip);
 	end = off + lg_ip_len(bpf_ntohs(ip->payload_bytes), f->len_bytes - off);
 	if (end > f->len_bytes)
-		return LG_CLASS_UNPARSABLE;
+		return lg_not_plain(f);
 
 	for (i = 0; i < LG_IP6_EXT_MAX; i++) {
 		unit = lg_ip6_ext_unit[next];
@@ -422,6 +437,8 @@ static __always_inline enum lg_class lg_parse_into(const struct lg_frame *f, str
 	if (!eth)
 		return lg_no_bytes(f);
 	proto = eth->h_proto;
+	if (f->is_plain && proto != bpf_htons(ETH_P_IP) && proto != bpf_htons(ETH_P_IPV6))
+		return LG_CLASS_RETRY;
 	for (i = f->tag != 0; i < LG_VLAN_TAGS_MAX && lg_is_vlan(proto); i++) {
 		vlan = lg_frame_at(f, off, sizeof(*vlan), &buf.vlan);
 		if (!vlan)

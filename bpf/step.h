@@ -34,6 +34,27 @@ struct lg_visit {
 static const struct lg_bucket lg_blank_bucket;
 static const struct lg_log lg_blank_log;
 
+/*
+ * The coarse clock moves once per tick, so it is asked once per tick and CPU: jiffies, which move with it, are a mere load. Between
+ * the two moves lie microseconds; who looks just then works with a clock that lags one tick more.
+ */
+static __always_inline __u64 lg_clock_coarse(void)
+{
+	__u64 jiffies = bpf_jiffies64(), now_ns;
+	struct lg_tick *tick;
+	__u32 zero = 0;
+
+	tick = bpf_map_lookup_elem(&ticks, &zero);
+	if (!tick)
+		return bpf_ktime_get_coarse_ns();
+	if (tick->jiffies == jiffies)
+		return tick->now_ns;
+	now_ns = bpf_ktime_get_coarse_ns();
+	tick->now_ns = now_ns;
+	tick->jiffies = jiffies;
+	return now_ns;
+}
+
 static __always_inline __u64 lg_clock(bool is_coarse)
 {
 	__u32 zero = 0;
@@ -43,7 +64,7 @@ static __always_inline __u64 lg_clock(bool is_coarse)
 		test_ns = bpf_map_lookup_elem(&test_clock, &zero);
 		return test_ns ? *test_ns : 0;
 	}
-	return is_coarse ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+	return is_coarse ? lg_clock_coarse() : bpf_ktime_get_ns();
 }
 
 /* Time for a rule, each clock read at most once per packet. Leases and wide bursts bear the coarse one, at half the price. */

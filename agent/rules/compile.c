@@ -441,6 +441,7 @@ static int needs_fill(struct compiler *k, struct lg_complaint *c)
 
 		k->set.needs |= def->key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
 		k->set.needs |= def->match.n_interfaces ? LG_NEEDS_INTERFACE : 0;
+		k->set.needs |= def->unit == LG_UNIT_BYTES ? LG_NEEDS_BYTES : 0;
 		for (size_t j = 0; j < def->match.n_interfaces; j++) {
 			if (interface_class(&k->set, def->match.interfaces[j]))
 				continue;

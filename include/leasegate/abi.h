@@ -297,6 +297,7 @@ _Static_assert(sizeof(struct lg_rule) == 392, "lg_rule: bump LG_ABI_VERSION");
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,
 	LG_NEEDS_INTERFACE = 1 << 1,
+	LG_NEEDS_BYTES = 1 << 2,	/* a rule counts bytes */
 };
 
 struct lg_ruleset {
@@ -384,6 +385,12 @@ struct lg_shared {
 	__u64 events_limited;		/* key events held back by that limit */
 	__u64 map_full;			/* packets whose key found `buckets` full */
 	__u64 lines_full;		/* packets whose key found all slots of its line live */
+};
+
+/* ---- map `ticks` (PERCPU_ARRAY, one entry): what the coarse clock said in this tick, for packets alone ---- */
+struct lg_tick {
+	__u64 jiffies;
+	__u64 now_ns;		/* CLOCK_MONOTONIC_COARSE */
 };
 
 /* ---- map `test_clock` (ARRAY, one entry): __u64 ns; read only when loaded with lg_test_clock ---- */
