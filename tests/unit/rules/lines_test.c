@@ -289,6 +289,7 @@ static void a_table_made_anew_and_smaller_gives_new_lines(void **state)
 /* Rules come and go at random; whoever is there has lines of its own, and whoever stays keeps them. */
 static void regions_never_meet(void **state)
 {
+	static const char row[] = "  - {name: r%d, limit: 1/s, key: {source: 32}, keys: %u, match: {protocol: %d}}\n";
 	uint64_t rng = (uint64_t)time(NULL) * 2654435761u + 1;
 	char text[4096];
 
@@ -302,8 +303,7 @@ static void regions_never_meet(void **state)
 			rng ^= rng >> 7;
 			rng ^= rng << 17;
 			if (rng & 1)
-				len += (size_t)snprintf(text + len, sizeof(text) - len, "  - {name: r%d, limit: 1/s, key: {source: 32}, keys: %u, match: {protocol: %d}}\n",
-							i, 1u << (rng >> 40 & 7), 100 + i);
+				len += (size_t)snprintf(text + len, sizeof(text) - len, row, i, 1u << (rng >> 40 & 7), 100 + i);
 		}
 		if (!strchr(text, '-'))
 			continue;
