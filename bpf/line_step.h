@@ -11,9 +11,10 @@
 
 enum { LG_GENERATION_LINE = 1 }; /* lg_match.generation of a take from a slot; host rules have no generations */
 
+/* Virtual time by a clock that is read now: what a CPU remembers of the coarse one may be a tick behind another's. */
 static __always_inline __u64 lg_line_now(const struct lg_rule *rule)
 {
-	return lg_rate_now(&rule->rate, lg_clock(rule->rate.coarse));
+	return lg_rate_now(&rule->rate, rule->rate.coarse && !lg_test_clock ? bpf_ktime_get_coarse_ns() : lg_clock(false));
 }
 
 /* Notes whose slot it is. */
@@ -95,7 +96,7 @@ static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_
 /**
  * lg_line_hit() - judge a packet that matches one rule, which is in `lines`
  *
- * A key's slot is one load and one swap away; the clock is read in between.
+ * A key's slot is one load and one swap away. The clock may be late here; where that matters the general way looks again.
  *
  * Return: the verdict, counted, or LG_LINE_AGAIN and nothing done: the key has no slot yet, or the race for it was lost.
  */
@@ -123,6 +124,6 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS)
 		return LG_LINE_AGAIN;
 	if (r == LG_PASS_ADMITTED)
-		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), true, rule, &ask, LG_TAKE_TRIES);
+		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), false, rule, &ask, LG_TAKE_TRIES);
 	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
 }
