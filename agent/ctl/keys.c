@@ -23,6 +23,7 @@ struct keys {
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];
 	const char *rule;
+	const char *key;	/* as it is printed; NULL: any */
 	bool has_source;
 	uint8_t source[16];
 	uint64_t limit;
@@ -38,21 +39,53 @@ static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule
 	return NULL;
 }
 
+static void key_text(const struct keys *k, const struct lg_key *key, char *buf, size_t len)
+{
+	struct lg_key_shape shape;
+	struct lg_wide_key wide;
+	bool known = key->form & LG_FORM_HASHED && lg_kern_wide_key(k->kern, key, &wide) == 0;
+
+	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
+	lg_key_format(key, &shape, known ? &wide : NULL, buf, len);
+}
+
+static bool end_matches(const struct keys *k, const uint8_t end[16], const struct lg_key_len *lens)
+{
+	uint8_t addr[16];
+
+	memcpy(addr, k->source, sizeof(addr));
+	lg_addr_mask(addr, lg_addr_is_mapped(addr) ? 96u + lens->ipv4 : lens->ipv6);
+	return memcmp(addr, end, sizeof(addr)) == 0;
+}
+
+/* Either address of the key. */
 static bool source_matches(const struct keys *k, const struct lg_key *key)
 {
-	const struct lg_key_len *lens;
+	uint32_t parts = lg_key_parts(key->form);
 	struct lg_key_shape shape;
-	uint8_t addr[16];
+	struct lg_wide_key wide;
 
 	if (!k->has_source)
 		return true;
-	if (key->form != LG_FORM_SOURCE && key->form != LG_FORM_DESTINATION)
-		return false;
 	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
-	lens = key->form == LG_FORM_DESTINATION ? &shape.destination : &shape.source;
-	memcpy(addr, k->source, sizeof(addr));
-	lg_addr_mask(addr, lg_addr_is_mapped(addr) ? 96u + lens->ipv4 : lens->ipv6);
-	return memcmp(addr, key->a, sizeof(addr)) == 0;
+	if (!(key->form & LG_FORM_HASHED)) {
+		memcpy(wide.source, key->a, sizeof(wide.source));
+		memcpy(wide.destination, parts & LG_KEY_SOURCE ? key->b : key->a, sizeof(wide.destination));
+	} else if (lg_kern_wide_key(k->kern, key, &wide) < 0) {
+		return false;
+	}
+	return (parts & LG_KEY_SOURCE && end_matches(k, wide.source, &shape.source)) ||
+	       (parts & LG_KEY_DESTINATION && end_matches(k, wide.destination, &shape.destination));
+}
+
+static bool key_matches(const struct keys *k, const struct lg_key *key)
+{
+	char text[LG_KEY_TEXT_LEN];
+
+	if (!k->key)
+		return true;
+	key_text(k, key, text, sizeof(text));
+	return strcmp(text, k->key) == 0;
 }
 
 static int collect(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
@@ -63,7 +96,7 @@ static int collect(void *arg, const struct lg_key *key, const struct lg_bucket *
 
 	if (k->rule && strcmp(lg_ctl_rule_name(k->names, key->rule_id, buf, sizeof(buf)), k->rule) != 0)
 		return 0;
-	if (!source_matches(k, key))
+	if (!source_matches(k, key) || !key_matches(k, key))
 		return 0;
 	if (k->n == k->size) {
 		more = realloc(k->rows, (k->size ? k->size * 2 : 1024) * sizeof(*more));
@@ -145,16 +178,8 @@ static const char *form_name(uint32_t form)
 	case LG_FORM_SOURCE: return "source";
 	case LG_FORM_DESTINATION: return "destination";
 	case LG_FORM_OVERFLOW: return "overflow";
-	default: return "unknown";
+	default: return form & LG_FORM_PRODUCT ? "product" : "unknown";
 	}
-}
-
-static void key_text(const struct keys *k, const struct lg_key *key, char *buf, size_t len)
-{
-	struct lg_key_shape shape;
-
-	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
-	lg_key_format(key, &shape, NULL, buf, len);
 }
 
 static json_t *row_json(const struct keys *k, const struct row *row, uint64_t now_ns)
@@ -195,7 +220,7 @@ static int rows_print(const struct keys *k)
 		return lg_ctl_print(list);
 	}
 	if (!k->n) {
-		printf("no keys%s\n", k->rule || k->has_source ? " match" : " yet");
+		printf("no keys%s\n", k->rule || k->key || k->has_source ? " match" : " yet");
 		return LG_CTL_OK;
 	}
 	printf("%-20s %-39s %7s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
@@ -228,6 +253,8 @@ static int arguments(struct keys *k, int argc, char **argv)
 			return lg_ctl_usage(k->ctl, "keys", argv[i]);
 		if (strcmp(argv[i], "--rule") == 0) {
 			k->rule = argv[i + 1];
+		} else if (strcmp(argv[i], "--key") == 0) {
+			k->key = argv[i + 1];
 		} else if (strcmp(argv[i], "--source") == 0) {
 			if (lg_prefix_parse(argv[i + 1], k->source, &family, &len, &c) < 0)
 				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --source: %s", c.text);

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "rules/compile.h"
+#include "rules/words.h"
 
 /* What a compiled rule matches, as short as it can be said. */
 static void match_text(const struct lg_rule *rule, char *buf, size_t len)
@@ -45,11 +46,7 @@ static const char *key_name(const struct lg_rule *rule, char *buf, size_t len)
 	struct lg_key_shape shape;
 
 	lg_key_shape_of(rule, &shape);
-	if (rule->key_form == LG_FORM_RULE)
-		snprintf(buf, len, "one bucket");
-	else
-		snprintf(buf, len, "%s /%u (IPv4) /%u (IPv6)", rule->key_form == LG_FORM_SOURCE ? "source" : "destination",
-			 shape.source.ipv4, shape.source.ipv6);
+	lg_key_shape_text(&shape, 0, buf, len);
 	return buf;
 }
 
@@ -83,7 +80,7 @@ static json_t *settings_find(json_t *reply, uint32_t rule_id)
 static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, json_t *settings)
 {
 	bool bytes = rule->flags & LG_RULE_BYTES;
-	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
+	char match[512], key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
 
 	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
@@ -116,7 +113,7 @@ static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool d
 
 static void rule_print(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, const json_t *settings)
 {
-	char match[512], key[80], limit[LG_LIMIT_TEXT_LEN];
+	char match[512], key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
 
 	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,

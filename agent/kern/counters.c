@@ -24,7 +24,7 @@ int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret)
 
 /* The agent alone writes `control`, and words that do not change are written over with themselves: packets see no
  * mixture. */
-int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable)
+int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable, const uint8_t nat64[16])
 {
 	struct lg_control control;
 	int r;
@@ -34,6 +34,7 @@ int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachab
 		return r;
 	control.unparsable_drop = unparsable_drop;
 	control.reachable = reachable;
+	memcpy(control.nat64, nat64, sizeof(control.nat64));
 	return write_word(kern, LG_MAP_CONTROL, &control);
 }
 

@@ -125,6 +125,11 @@ int lg_pins_each(const char *dir, int (*fn)(void *arg, const char *path, const c
 /* The ABI version of a directory name "v<N>", or 0. */
 uint32_t lg_pins_abi(const char *name);
 
+/* ---- interfaces.c ---- */
+
+/* The classes of all interfaces that are there, under the set that is going to be entry `index` of map `rules`. */
+int lg_interfaces_prepare(struct lg_kern *kern, const struct lg_ruleset *set, uint32_t index);
+
 /* ---- link.c: pinned bpf_links, for XDP and tcx ---- */
 
 /* What the kernel says about a link. */

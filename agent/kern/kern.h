@@ -111,6 +111,11 @@ int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct 
 /* Writes the names and the set into the entry not in force, makes the overflow buckets of new rules ready, then
  * swaps by one word. Waits first, some 10 ms, for packets that are still decided by that entry. */
 int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_rule_name *names);
+
+/* Tells packets on the interface of this name which of those that rules name it is: to be called before it is attached. */
+int lg_kern_interface_learn(struct lg_kern *kern, const char *ifname);
+/* What was hashed into a key; -ENOENT if that is not known. */
+int lg_kern_wide_key(struct lg_kern *kern, const struct lg_key *key, struct lg_wide_key *ret);
 /* Drops every bucket of a rule that is gone, zeroes its overflow buckets and counters and clears its name, so that
  * its id can be used again. -EBUSY while it is in force. */
 int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id);
@@ -158,7 +163,7 @@ int lg_kern_events_read(struct lg_kern *kern, void (*fn)(void *arg, const struct
 
 int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret);
 /* Sets the two policy words; what packets read changes at once. */
-int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable);
+int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable, const uint8_t nat64[16]);
 int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret);
 int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns);
 int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret);

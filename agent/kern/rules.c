@@ -191,9 +191,11 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 		r = ready_logs(kern, set);
 	if (r == 0)
 		r = write_names(kern, names);
+	other = !control.active_set;
+	if (r == 0)
+		r = lg_interfaces_prepare(kern, set, other);
 	if (r < 0)
 		return r;
-	other = !control.active_set;
 	if (bpf_map_update_elem(kern->map_fd[LG_MAP_RULES], &other, set, BPF_ANY) < 0)
 		return -errno;
 	/* Other CPUs must not see the word turned and the set still old. The system calls between promise no such

@@ -256,6 +256,9 @@ static int interface_attach(struct lg_node *n, struct lg_node_interface *i, enum
 	const struct lg_interface *config = i->config;
 	int r = 0;
 
+	/* Without it rules that name the interface do not match there; everything else holds. */
+	if (lg_kern_interface_learn(n->kern, config->name) < 0)
+		lg_warn("%s: rules that name this interface do not match on it", config->name);
 	if (config->xdp != LG_XDP_OFF)
 		r = attach_one(n, i, LG_HOOK_XDP,
 			       config->xdp == LG_XDP_NATIVE ? LG_MODE_XDP_NATIVE : LG_MODE_XDP_GENERIC, ret_fail, c);
@@ -267,6 +270,12 @@ static int interface_attach(struct lg_node *n, struct lg_node_interface *i, enum
 		r = attach_one(n, i, LG_HOOK_TC_INGRESS, LG_MODE_NONE, ret_fail, c);
 	else
 		lg_kern_detach(n->kern, config->name, LG_HOOK_TC_INGRESS);
+	if (r < 0)
+		return r;
+	if (config->tc_egress)
+		r = attach_one(n, i, LG_HOOK_TC_EGRESS, LG_MODE_NONE, ret_fail, c);
+	else
+		lg_kern_detach(n->kern, config->name, LG_HOOK_TC_EGRESS);
 	if (r < 0)
 		return r;
 	i->attached = true;
@@ -314,6 +323,7 @@ static void link_news(void *arg, const char *ifname, uint32_t ifindex, bool up)
 	/* Pins never outlive their interface. */
 	lg_kern_detach(n->kern, ifname, LG_HOOK_XDP);
 	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_INGRESS);
+	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_EGRESS);
 }
 
 static bool is_listed(const struct lg_attachment *list, int n, const char *ifname, enum lg_hook hook)
@@ -324,11 +334,18 @@ static bool is_listed(const struct lg_attachment *list, int n, const char *ifnam
 	return false;
 }
 
+static bool is_complete(const struct lg_attachment *list, int n, const struct lg_interface *config)
+{
+	return (config->xdp == LG_XDP_OFF || is_listed(list, n, config->name, LG_HOOK_XDP)) &&
+	       (!config->tc || is_listed(list, n, config->name, LG_HOOK_TC_INGRESS)) &&
+	       (!config->tc_egress || is_listed(list, n, config->name, LG_HOOK_TC_EGRESS));
+}
+
 /* What we attached must still be there: somebody may have detached it behind our back. Then one tick passes before it is attached again,
  * so that the gap is seen in /readyz and in the metrics. */
 static void links_tick(void *arg)
 {
-	struct lg_attachment list[2 * LG_INTERFACES_MAX];
+	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
 	struct lg_node *n = arg;
 	int found;
 
@@ -339,8 +356,7 @@ static void links_tick(void *arg)
 
 		if (!in->attached) {
 			interface_retry(n, in);
-		} else if (found >= 0 && ((in->config->xdp != LG_XDP_OFF && !is_listed(list, found, name, LG_HOOK_XDP)) ||
-					  (in->config->tc && !is_listed(list, found, name, LG_HOOK_TC_INGRESS)))) {
+		} else if (found >= 0 && !is_complete(list, found, in->config)) {
 			lg_warn("%s: somebody detached our program; it is attached again", name);
 			in->attached = false;
 			snprintf(in->why, sizeof(in->why), "somebody detached our program");
@@ -352,7 +368,7 @@ static void links_tick(void *arg)
 
 static void reachable_set(struct lg_node *n, bool reachable)
 {
-	int r = lg_kern_control_set(n->kern, n->config.unparsable_drop, reachable);
+	int r = lg_kern_control_set(n->kern, n->config.unparsable_drop, reachable, n->config.nat64);
 
 	if (r < 0)
 		lg_error("cannot write the control words in the kernel: %s", strerror(-r));

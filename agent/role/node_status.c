@@ -77,7 +77,7 @@ static json_t *upstream_json(const struct lg_node *n)
 /* As seen from the daemon's own network namespace, which the tool may not share. */
 static json_t *attachments_json(struct lg_node *n)
 {
-	struct lg_attachment list[2 * LG_INTERFACES_MAX];
+	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
 	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
 	json_t *array = json_array();
 
@@ -125,11 +125,14 @@ static int lease_json(void *arg, const void *key, void *value)
 	struct listing *l = arg;
 	const struct lg_rule_def *def = l->n->by_id[k->key.rule_id].def;
 	struct lg_lessee_view v;
+	struct lg_wide_key wide;
 	char text[LG_KEY_TEXT_LEN];
+	bool known;
 
 	(void)key;
 	lg_lessee_view(k->lessee, l->now_ns, &v);
-	lg_key_format(&k->key, &def->key, NULL, text, sizeof(text));
+	known = k->key.form & LG_FORM_HASHED && lg_kern_wide_key(l->n->kern, &k->key, &wide) == 0;
+	lg_key_format(&k->key, &def->key, known ? &wide : NULL, text, sizeof(text));
 	json_array_append_new(
 		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:s, s:s, s:b}", "rule",
 				   def->name, "key", text, "epoch", (json_int_t)v.epoch, "generation",
@@ -267,7 +270,7 @@ static void line_metrics(struct lg_node *n, struct lg_metrics *m, uint64_t now_n
 
 static void attach_metrics(struct lg_node *n, struct lg_metrics *m)
 {
-	struct lg_attachment list[2 * LG_INTERFACES_MAX];
+	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
 	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
 
 	for (int i = 0; i < found; i++)

@@ -168,9 +168,10 @@ static int interface_read(struct reader *r, const struct lg_node *item)
 	text_copy(at, LG_CF_IF_NAME, "", interface->name, sizeof(interface->name));
 	interface->xdp = (enum lg_xdp_choice)at[LG_CF_IF_XDP].num;
 	interface->tc = is_written(at, LG_CF_IF_TC) ? at[LG_CF_IF_TC].num : interface->xdp == LG_XDP_OFF;
+	interface->tc_egress = at[LG_CF_IF_TC_EGRESS].num;
 	if (interface->tc && interface->xdp != LG_XDP_OFF)
 		return complain(r, at, LG_CF_IF_TC, "xdp is on as well: both would charge each packet, so choose one");
-	if (!interface->tc && interface->xdp == LG_XDP_OFF)
+	if (!interface->tc && !interface->tc_egress && interface->xdp == LG_XDP_OFF)
 		return complain(r, at, LG_CF_IF_TC, "xdp is off as well: nothing would be enforced on \"%s\", so leave it out",
 				interface->name);
 	for (size_t i = 0; i < config->n_interfaces; i++)
@@ -247,6 +248,21 @@ static int name_read(struct reader *r)
 	return 0;
 }
 
+static int nat64_read(struct reader *r)
+{
+	struct lg_complaint why = { 0 };
+	uint8_t addr[16], family, len;
+
+	if (!is_written(r->at, LG_CF_NAT64))
+		return 0;
+	if (lg_prefix_parse(r->at[LG_CF_NAT64].node->text, addr, &family, &len, &why) < 0)
+		return complain(r, r->at, LG_CF_NAT64, "%s", why.text);
+	if (family != 6 || len != 96)
+		return complain(r, r->at, LG_CF_NAT64, "only a /96 of IPv6 is supported, such as 64:ff9b::/96");
+	memcpy(r->config->nat64, addr, sizeof(addr));
+	return 0;
+}
+
 static int tree_read(struct reader *r)
 {
 	struct lg_config *config = r->config;
@@ -272,6 +288,8 @@ static int tree_read(struct reader *r)
 		err = regions_read(r);
 	if (err == 0)
 		err = dial_via_read(r);
+	if (err == 0)
+		err = nat64_read(r);
 	if (err == 0)
 		err = interfaces_read(r);
 	return err < 0 ? err : paths_read(r);

@@ -18,7 +18,8 @@ enum lg_xdp_choice { LG_XDP_OFF, LG_XDP_NATIVE, LG_XDP_GENERIC };
 struct lg_interface {
 	char name[16];
 	enum lg_xdp_choice xdp;	/* default off: attaching XDP resets some NICs */
-	bool tc;		/* default on unless xdp is on: two hooks in one packet's way would charge twice */
+	bool tc;		/* ingress; default on unless xdp is on: two hooks in one packet's way would charge twice */
+	bool tc_egress;		/* default off */
 };
 
 struct lg_region_def {
@@ -48,6 +49,7 @@ struct lg_config {
 	uint32_t line_keys;		/* node: slots of the table of lines, default LG_LINE_KEYS_DEFAULT; 0: no such table */
 	uint32_t log_keys;		/* node: entries of the table of logs, default LG_LOGS_DEFAULT */
 	bool unparsable_drop;
+	uint8_t nat64[16];		/* node: a /96; all 0: none */
 	size_t n_interfaces;
 	struct lg_interface interfaces[LG_INTERFACES_MAX];
 	/* test only: `test: {dial_via: {name: address}}` dials a region by another address (a delay relay) */

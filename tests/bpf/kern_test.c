@@ -521,16 +521,18 @@ static void words_are_set_one_by_one(void **state)
 {
 	struct lg_control before, after;
 	struct lg_rule_counts counts;
+	const uint8_t nat64[16] = { 0, 0x64, 0xff, 0x9b };
 	struct lg_shared shared;
 
 	(void)state;
 	assert_int_equal(lg_kern_control_read(kern, &before), 0);
-	assert_int_equal(lg_kern_control_set(kern, true, false), 0);
+	assert_int_equal(lg_kern_control_set(kern, true, false, nat64), 0);
 	assert_int_equal(lg_kern_control_read(kern, &after), 0);
 	assert_int_equal(after.unparsable_drop, 1);
+	assert_memory_equal(after.nat64, nat64, sizeof(nat64));
 	assert_int_equal(after.reachable, 0);
 	assert_int_equal(after.hash_seed, before.hash_seed);
-	assert_int_equal(lg_kern_control_set(kern, false, true), 0);
+	assert_int_equal(lg_kern_control_set(kern, false, true, nat64), 0);
 	assert_int_equal(lg_kern_control_read(kern, &after), 0);
 	assert_int_equal(after.unparsable_drop, 0);
 	assert_int_equal(after.reachable, 1);

@@ -38,10 +38,11 @@ static const char full_node[] = "instance: edge-2\n"
 				"line_keys: 0\n"
 				"log_keys: 1000\n"
 				"unparsable: drop\n"
+				"nat64: \"64:ff9b::/96\"\n"
 				"interfaces:\n"
 				"  - {name: eth0, xdp: native, tc: off}\n"
 				"  - name: eth1\n"
-				"  - {name: eth2, xdp: generic}\n"
+				"  - {name: eth2, xdp: generic, tc_egress: on}\n"
 				"test:\n"
 				"  dial_via: {eu: 127.0.0.1:7600}\n";
 static const char full_region[] = "instance: edge-2\n"
@@ -88,6 +89,7 @@ static const char *refused(const char *text, enum lg_config_role role)
 
 static void every_key_of_a_node_arrives(void **state)
 {
+	static const uint8_t nat64[16] = { 0x00, 0x64, 0xff, 0x9b };
 	struct lg_config c;
 
 	(void)state;
@@ -113,6 +115,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_int_equal(c.line_keys, 0);
 	assert_int_equal(c.log_keys, 1000);
 	assert_true(c.unparsable_drop);
+	assert_memory_equal(c.nat64, nat64, sizeof(nat64));
 	assert_int_equal(c.n_interfaces, 3);
 	assert_string_equal(c.interfaces[0].name, "eth0");
 	assert_int_equal(c.interfaces[0].xdp, LG_XDP_NATIVE);
@@ -121,6 +124,8 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_true(c.interfaces[1].tc);
 	assert_int_equal(c.interfaces[2].xdp, LG_XDP_GENERIC);
 	assert_false(c.interfaces[2].tc);
+	assert_true(c.interfaces[2].tc_egress);
+	assert_false(c.interfaces[1].tc_egress);
 	assert_int_equal(c.n_dial_via, 1);
 	assert_string_equal(lg_config_dial(&c, "eu"), "127.0.0.1:7600");
 	assert_string_equal(lg_config_dial(&c, "us"), "[2001:db8::1]:7401");
@@ -167,6 +172,7 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_int_equal(c.line_keys, LG_LINE_KEYS_DEFAULT);
 	assert_int_equal(c.log_keys, LG_LOGS_DEFAULT);
 	assert_false(c.unparsable_drop);
+	assert_int_equal(c.nat64[0] | c.nat64[1], 0);
 	assert_int_equal(c.n_interfaces, 0);
 
 	parse(NODE "region: us\n" LIST, LG_CONFIG_NODE, &c);
@@ -319,6 +325,12 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:3:11: max_keys: \"16777217\" is above the maximum, 16777216" },
 		{ NODE "line_keys: 134217729\n", LG_CONFIG_NODE,
 		  "c.yaml:3:12: line_keys: \"134217729\" is above the maximum, 134217728" },
+		{ NODE "nat64: \"64:ff9b::/64\"\n", LG_CONFIG_NODE,
+		  "c.yaml:3:8: nat64: only a /96 of IPv6 is supported, such as 64:ff9b::/96" },
+		{ NODE "nat64: 10.0.0.0/8\n", LG_CONFIG_NODE,
+		  "c.yaml:3:8: nat64: only a /96 of IPv6 is supported, such as 64:ff9b::/96" },
+		{ NODE "nat64: \"64:ff9b::1/96\"\n", LG_CONFIG_NODE,
+		  "c.yaml:3:8: nat64: \"64:ff9b::1/96\" has bits set below its length: write 64:ff9b::/96, or 64:ff9b::1/128 for the one address" },
 		{ NODE "unparsable: deny\n", LG_CONFIG_NODE,
 		  "c.yaml:3:13: unparsable: \"deny\" is none of pass, drop" },
 		{ "rules: r\nregion: eu\n" LIST "store: etcd\n", LG_CONFIG_REGION,
@@ -339,7 +351,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"tls\": known here are instance, name, region, regions, upstream, metrics, "
 		  "rules, state_dir, "
-		  "run_dir, max_keys, line_keys, log_keys, unparsable, interfaces, test" },
+		  "run_dir, max_keys, line_keys, log_keys, unparsable, nat64, interfaces, test" },
 		/* interfaces */
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },
@@ -347,6 +359,8 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:2:14: name is missing: write the name of an interface" },
 		{ "rules: r\ninterfaces: [{name: eth0, xdp: native, tc: on}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:44: tc: xdp is on as well: both would charge each packet, so choose one" },
+		{ "rules: r\ninterfaces: [{name: eth0, tc_egress: yes}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:38: tc_egress: \"yes\" is none of off, on" },
 		{ "rules: r\ninterfaces: [{name: eth0, tc: off}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:31: tc: xdp is off as well: nothing would be enforced on \"eth0\", so leave it out" },
 		{ "rules: r\ninterfaces: [{name: eth0}, {name: eth1}, {name: eth0}]\n", LG_CONFIG_NODE,
