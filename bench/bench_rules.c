@@ -19,7 +19,7 @@ static void put_prefix6(FILE *out, const char *name, uint32_t low, unsigned int 
 
 static void put_filler(FILE *out, unsigned int i, unsigned int family)
 {
-	fprintf(out, "  - name: filler-%u\n    limit: 1000/1s\n    key: {source: 32}\n    match: {", i);
+	fprintf(out, "  - name: filler-%u\n    limit: 1000/1s\n    key: {source: 32}\n    table: exact\n    match: {", i);
 	if (family == 6) {
 		put_prefix6(out, "destination", 0x00100000 + i * 0x9400, 44 + i % 20);
 		fputs(", ", out);

@@ -48,6 +48,14 @@ int lg_bench_fd(const struct lg_bench_case *c, const struct fastpath_bpf *skel)
 
 /* ---- rules ---- */
 
+/* Room for 262,144 keys, as a rule has by default, or for two million. */
+static uint32_t lines_of(const struct lg_bench_case *c)
+{
+	if (!decides(c) || c->keys != LG_BENCH_LINES)
+		return 1;
+	return (c->n_keys > FEW_KEYS ? 2 * MILLION_KEYS : 262144) / LG_LINE_SLOTS;
+}
+
 static char *rules_of(const struct lg_bench_case *c)
 {
 	bool is_ip6 = c->program == LG_BENCH_DECIDE6;
@@ -60,8 +68,8 @@ static char *rules_of(const struct lg_bench_case *c)
 
 static int put_rules(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 {
-	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = 1, .hosts_in_region = 1 };
-	struct lg_control control = { .abi_version = LG_ABI_VERSION, .hash_seed = 0x9e3779b97f4a7c15, .reachable = 1 };
+	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = 1, .hosts_in_region = 1, .n_lines = lines_of(c) };
+	struct lg_control control = { .abi_version = LG_ABI_VERSION, .hash_seed = 0x9e3779b97f4a7c15, .line_seed = { 0x243f6a8885a308d3, 0x13198a2e03707344 }, .reachable = 1 };
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
@@ -141,6 +149,10 @@ static int size_maps(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 		r = bpf_map__set_max_entries(skel->maps.textbook_lru, n);
 	if (!r)
 		r = bpf_map__set_max_entries(skel->maps.buckets, decides(c) && c->keys != LG_BENCH_LINES ? n : 1);
+	if (!r)
+		r = bpf_map__set_max_entries(skel->maps.lines, lines_of(c));
+	if (!r)
+		r = bpf_map__set_max_entries(skel->maps.line_keys, lines_of(c) * LG_LINE_SLOTS);
 	return r;
 }
 

@@ -27,9 +27,12 @@
 #define LO_IFINDEX 1
 
 static const struct lg_bench_case cases[] = {
-	{ "hot2_exact_admit", LG_BENCH_DECIDE, 1, 64, LG_BENCH_EXACT, "    limit: 1/1s\n    burst: 1000000000000\n",
+	{ "hot2_exact_admit", LG_BENCH_DECIDE, 1, 64, LG_BENCH_EXACT, "    table: exact\n    limit: 1/1s\n    burst: 1000000000000\n",
 	  LG_PASS_ADMITTED, XDP_PASS },
-	{ "hot2_exact_deny", LG_BENCH_DECIDE, 1, 64, LG_BENCH_EXACT, "    limit: 1/1h\n", LG_DROP_LIMIT, XDP_DROP },
+	{ "hot2_exact_deny", LG_BENCH_DECIDE, 1, 64, LG_BENCH_EXACT, "    table: exact\n    limit: 1/1h\n", LG_DROP_LIMIT, XDP_DROP },
+	{ "hot2_lines_admit", LG_BENCH_DECIDE, 1, 64, LG_BENCH_LINES, "    table: lines\n    limit: 1/1s\n    burst: 200000000000\n",
+	  LG_PASS_ADMITTED, XDP_PASS },
+	{ "hot2_lines_deny", LG_BENCH_DECIDE, 1, 64, LG_BENCH_LINES, "    table: lines\n    limit: 1/1h\n", LG_DROP_LIMIT, XDP_DROP },
 };
 #define N_CASES N_ELEMS(cases)
 

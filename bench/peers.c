@@ -215,6 +215,7 @@ static int make_world(struct bench *b)
 static int load_rules(struct lg_kern *kern)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns() };
+	uint32_t n_lines;
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
@@ -226,6 +227,9 @@ static int load_rules(struct lg_kern *kern)
 
 	if (!names || !set || !text)
 		return fail("not enough memory");
+	if (lg_kern_lines_max(kern, &n_lines) < 0)
+		return fail("no table of lines");
+	env.n_lines = n_lines;
 	if (lg_rules_parse(text, strlen(text), "the bench's rules", &rules, &c) < 0 || lg_rules_compile(rules, &env, set, names, &c) < 0)
 		return fail("line %u: %s", c.line, c.text);
 	r = lg_kern_rules_load(kern, set, names);
@@ -234,7 +238,7 @@ static int load_rules(struct lg_kern *kern)
 
 static int open_ours(struct bench *b)
 {
-	struct lg_kern_options options = { .instance = "bench", .max_keys = 131072, .incarnation = 1 };
+	struct lg_kern_options options = { .instance = "bench", .max_keys = 131072, .line_keys = LG_LINE_KEYS_ANY, .incarnation = 1 };
 	struct lg_complaint c = { 0 };
 	enum lg_kern_fail kind;
 
