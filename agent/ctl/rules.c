@@ -77,6 +77,12 @@ static json_t *settings_find(json_t *reply, uint32_t rule_id)
 	return NULL;
 }
 
+/* What the kernel runs; NULL for a global rule, whose algorithm is its home's. */
+static const char *algorithm_name(const struct lg_rule *rule)
+{
+	return rule->flags & LG_RULE_GLOBAL ? NULL : lg_algorithm_name((enum lg_algorithm)rule->algorithm);
+}
+
 static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, json_t *settings)
 {
 	bool bytes = rule->flags & LG_RULE_BYTES;
@@ -84,11 +90,11 @@ static json_t *rule_json(const struct lg_rule *rule, const char *name, const str
 
 	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
-	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
+	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s?, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
 			 (rule->flags & LG_RULE_SHADOW) != 0, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
 			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
-			 (json_int_t)rule->burst_tok, "key", key_name(rule, key, sizeof(key)), "match", match, "counts",
+			 (json_int_t)rule->burst_tok, "cost", (json_int_t)rule->cost, "algorithm", algorithm_name(rule), "key", key_name(rule, key, sizeof(key)), "match", match, "counts",
 			 counts_json(counts), "settings", settings);
 }
 
@@ -122,7 +128,12 @@ static void rule_print(const struct lg_rule *rule, const char *name, const struc
 	       name, rule->flags & LG_RULE_GLOBAL ? "global" : "host", limit, counts_sum(counts, false),
 	       counts_sum(counts, true), (unsigned long long)counts->by_reason[LG_PASS_SHADOW].packets,
 	       rule->flags & LG_RULE_SHADOW ? " (shadow)" : "");
-	printf("     matches %s; key: %s\n", match, key_name(rule, key, sizeof(key)));
+	printf("     matches %s; key: %s", match, key_name(rule, key, sizeof(key)));
+	if (rule->algorithm)
+		printf("; %s", algorithm_name(rule));
+	if (rule->cost > 1)
+		printf("; cost %u", rule->cost);
+	printf("\n");
 	if (settings)
 		printf("     class %s: kind %s, owner %s, fallback %s, at most %lld lent, reports each %gms\n",
 		       json_string_value(json_object_get(settings, "class")), json_string_value(json_object_get(settings, "kind")),
