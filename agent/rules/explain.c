@@ -113,10 +113,10 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 		lg_words_add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
 	else if (rule->algorithm == LG_FIXED_WINDOW)
 		lg_words_add(&t, "at most %s in each %s of the %s clock (in any trailing %s at most %s), %s", base, per, global ? "home's" : "host's",
-		    per, trailing, global ? "over all hosts" : "on each host");
+			     per, trailing, global ? "over all hosts" : "on each host");
 	else if (can_double(rule))
 		lg_words_add(&t, "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)", base,
-		    per, trailing);
+			     per, trailing);
 	else
 		lg_words_add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
 	if (global && (rule->limit_tok || bound.unbounded))
@@ -142,7 +142,7 @@ static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 	if (rule->unit != LG_UNIT_BYTES || !rule->limit_tok || rule->burst_tok / rule->cost >= FRAME_BYTES)
 		return false;
 	lg_words_add(t, "a burst of %" PRIu64 "B is less than one full frame (%dB): such frames can never pass", rule->burst_tok / rule->cost,
-	    FRAME_BYTES);
+		     FRAME_BYTES);
 	return true;
 }
 
@@ -157,8 +157,8 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 	if (bytes && burst < FRAME_BYTES)
 		return false;
 	lg_words_add(t, "a burst of %" PRIu64 "%s is less than a TCP superframe at TC (%s): %s", burst,
-	    bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets",
-	    rule->scope == LG_SCOPE_GLOBAL ? "such can never pass" : "such pass only while the bucket is full");
+		     bytes ? "B" : " packets", bytes ? "64KiB" : "45 packets",
+		     rule->scope == LG_SCOPE_GLOBAL ? "such can never pass" : "such pass only while the bucket is full");
 	return true;
 }
 
@@ -170,9 +170,9 @@ static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_exp
 	    rule->limit_tok >= (uint64_t)wanted * env->hosts)
 		return false;
 	lg_words_add(t,
-	    "a limit of %" PRIu64
-	    " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
-	    rule->limit_tok, env->hosts, wanted);
+		     "a limit of %" PRIu64
+		     " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
+		     rule->limit_tok, env->hosts, wanted);
 	return true;
 }
 
@@ -185,8 +185,8 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 	    tok >= (uint64_t)wanted * env->hosts)
 		return false;
 	lg_words_add(t,
-	    "the fallback share of a host is below %u (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
-	    wanted, tok, env->hosts);
+		     "the fallback share of a host is below %u (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
+		     wanted, tok, env->hosts);
 	return true;
 }
 
@@ -202,7 +202,11 @@ static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explai
 int lg_rule_warning(const struct lg_rule_def *rule, const struct lg_explain_env *env, size_t i, char *buf, size_t len)
 {
 	static bool (*const warns[])(const struct lg_rule_def *, const struct lg_explain_env *, struct lg_words *) = {
-		deny_all_warn, frame_warn, superframe_warn, small_limit_warn, share_warn,
+		deny_all_warn,
+		frame_warn,
+		superframe_warn,
+		small_limit_warn,
+		share_warn,
 	};
 
 	for (size_t w = 0; w < N_ELEMS(warns); w++) {

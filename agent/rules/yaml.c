@@ -27,12 +27,13 @@ static int scope_read(struct lg_reader *r)
 
 	rule->class = (enum lg_class)r->at[LG_RF_CLASS].num;
 	of_class = rule->class == LG_CLASS_LOCAL ? LG_SCOPE_HOST : LG_SCOPE_GLOBAL;
-	rule->scope = has_scope ? (enum lg_scope)r->at[LG_RF_SCOPE].num : has_class ? of_class : LG_SCOPE_HOST;
+	rule->scope = has_scope ? (enum lg_scope)r->at[LG_RF_SCOPE].num : has_class ? of_class
+										    : LG_SCOPE_HOST;
 	if (!has_class)
 		rule->class = rule->scope == LG_SCOPE_HOST ? LG_CLASS_LOCAL : LG_CLASS_LEASE;
 	else if (rule->scope != of_class)
 		return lg_reader_complain(r, LG_RF_CLASS, "%s is for scope %s, but the scope is %s", lg_class_name(rule->class),
-				lg_scope_name(of_class), lg_scope_name(rule->scope));
+					  lg_scope_name(of_class), lg_scope_name(rule->scope));
 	return 0;
 }
 
@@ -72,7 +73,7 @@ static int cost_check(struct lg_reader *r, uint64_t most_tok)
 	if (!rule->limit_tok || rule->cost <= most_tok)
 		return 0;
 	return lg_reader_complain(r, LG_RF_COST, "%" PRIu64 " is more than %" PRIu64 ", the most that one packet can have: none could ever pass",
-			rule->cost, most_tok);
+				  rule->cost, most_tok);
 }
 
 /* A log of one host keeps the time of each token. */
@@ -83,10 +84,10 @@ static int log_check(struct lg_reader *r)
 
 	if (rule->unit == LG_UNIT_BYTES)
 		return lg_reader_complain(r, LG_RF_ALGORITHM, "a sliding_log of scope host keeps the time of each token, which bytes are too many for: "
-						    "write sliding_window");
+							      "write sliding_window");
 	if (rule->limit_tok > LG_LOG_MAX)
 		return lg_reader_complain(r, LG_RF_LIMIT, "a sliding_log of scope host keeps the time of each token, %d at most: write sliding_window",
-				LG_LOG_MAX);
+					  LG_LOG_MAX);
 	err = burst_read(r);
 	return err < 0 ? err : cost_check(r, rule->limit_tok < LG_LOG_COST_MAX ? rule->limit_tok : LG_LOG_COST_MAX);
 }
@@ -108,7 +109,7 @@ static int limit_read(struct lg_reader *r)
 		lg_limit_format(LG_RATE_MAX_TOK_PER_NS * 1000000000ull, 1000000000, rule->unit, fastest,
 				sizeof(fastest));
 		return lg_reader_complain(r, LG_RF_LIMIT, "\"%.48s\" is faster than the fastest, %s", lg_text_of(r, LG_RF_LIMIT),
-				fastest);
+					  fastest);
 	}
 	if (rule->algorithm == LG_SLIDING_LOG && rule->scope == LG_SCOPE_HOST)
 		return log_check(r);
