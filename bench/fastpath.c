@@ -40,6 +40,7 @@
 #define BIG "    limit: 1/1s\n    burst: 1000000000\n" /* admits all: a bucket only fills up */
 #define HIT "    table: exact\n" BIG
 #define DENY "    table: exact\n    limit: 1/1h\n"
+#define SOME "    limit: 1000/1s\n    burst: 100\n"
 #define MANY "    keys: 2097152\n"
 #define IN_LINES "    table: lines\n"
 #define LEASED "    scope: global\n    limit: 1000000000/1s\n    lease: {kind: block}\n"
@@ -55,7 +56,7 @@ static const struct lg_bench_case cases[] = {
 	{ "exact_hit_1m", LG_BENCH_DECIDE, 1000000, 64, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
 	{ "lines_hit_1k", LG_BENCH_DECIDE, 1000, 64, LG_BENCH_LINES, IN_LINES BIG, LG_PASS_ADMITTED, XDP_PASS },
 	{ "lines_hit_1m", LG_BENCH_DECIDE, 1000000, 64, LG_BENCH_LINES, IN_LINES MANY BIG, LG_PASS_ADMITTED, XDP_PASS },
-	{ "lines_miss", LG_BENCH_DECIDE, NEW, 64, LG_BENCH_LINES, IN_LINES MANY "    limit: 1000/1s\n    burst: 100\n", LG_PASS_ADMITTED, XDP_PASS },
+	{ "lines_miss", LG_BENCH_DECIDE, NEW, 64, LG_BENCH_LINES, IN_LINES MANY SOME, LG_PASS_ADMITTED, XDP_PASS },
 	{ "global_hit_1m", LG_BENCH_DECIDE, 1000000, 64, LG_BENCH_LEASED, LEASED, LG_PASS_ADMITTED, XDP_PASS },
 	{ "deny_1k", LG_BENCH_DECIDE, 1000, 64, LG_BENCH_EXACT, DENY, LG_DROP_LIMIT, XDP_DROP },
 	{ "rules_1", LG_BENCH_DECIDE, 1000, 1, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },

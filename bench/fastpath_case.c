@@ -69,7 +69,12 @@ static char *rules_of(const struct lg_bench_case *c)
 static int put_rules(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = 1, .hosts_in_region = 1, .n_lines = lines_of(c) };
-	struct lg_control control = { .abi_version = LG_ABI_VERSION, .hash_seed = 0x9e3779b97f4a7c15, .line_seed = { 0x243f6a8885a308d3, 0x13198a2e03707344 }, .reachable = 1 };
+	struct lg_control control = {
+		.abi_version = LG_ABI_VERSION,
+		.hash_seed = 0x9e3779b97f4a7c15,
+		.line_seed = { 0x243f6a8885a308d3, 0x13198a2e03707344 },
+		.reachable = 1,
+	};
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;

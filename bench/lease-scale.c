@@ -84,12 +84,9 @@ static double part(uint64_t a, uint64_t b)
 static void print_tiers(const struct scale_load *l, const struct scale_result *r)
 {
 	static const char *const names[_SCALE_TIER_N] = {
-		[HOST_TO_REGION] = "scale_host_to_region",
-		[REGION_TO_HOST] = "scale_region_to_host",
-		[REGION_TO_HOME] = "scale_region_to_home",
-		[HOME_TO_REGION] = "scale_home_to_region",
-		[OWN_ASKS] = "scale_own_asks",
-		[OWN_GRANTS] = "scale_own_grants",
+		[HOST_TO_REGION] = "scale_host_to_region", [REGION_TO_HOST] = "scale_region_to_host",
+		[REGION_TO_HOME] = "scale_region_to_home", [HOME_TO_REGION] = "scale_home_to_region",
+		[OWN_ASKS] = "scale_own_asks", [OWN_GRANTS] = "scale_own_grants",
 	};
 
 	for (int i = 0; i < _SCALE_TIER_N; i++) {
@@ -254,7 +251,8 @@ static int run_compared(bool quick)
 static int run_curve(const char *path, bool quick)
 {
 	static const double periods_s[] = { 0.5, 1, 2, 3, 5, 8, 12, 20 };
-	struct scale_load l = { .n_keys = 1, .hosts = 4, .requests_per_s = 150, .key_per_host_per_s = 1, .share_all = 1, .limit_tok = 10000, .burst_tok = 40000, .warm_s = 60, .run_s = quick ? 60 : 600, .seed = 3 };
+	struct scale_load l = { .n_keys = 1, .hosts = 4, .requests_per_s = 150, .key_per_host_per_s = 1, .share_all = 1,
+				.limit_tok = 10000, .burst_tok = 40000, .warm_s = 60, .run_s = quick ? 60 : 600, .seed = 3 };
 	FILE *f = fopen(path, "we");
 
 	if (!f)

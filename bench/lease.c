@@ -32,7 +32,7 @@ struct bench {
 	struct bench_scale scale;
 	struct entry entries[CASES_MAX];
 	size_t n_entries;
-	const char *only; /* cases whose name has this in it; NULL all */
+	const char *only;	/* cases whose name has this in it; NULL all */
 	uint32_t rounds;
 	bool is_json;
 };

@@ -15,20 +15,18 @@
 #include "lease/home.h"
 
 #define N_OBJECTS 20000u
-#define ROUNDS 10 /* messages of each holder, a period apart */
+#define ROUNDS 10	/* messages of each holder, a period apart */
 #define LIMIT_TOK 100000
-#define TICKS_ACTIVE 250 /* five seconds */
+#define TICKS_ACTIVE 250	/* five seconds */
 #define TICKS_QUIET 700
 
-enum what { AT_HOME,
-	    AT_HOST,
-	    AT_HOST_ACTIVE };
+enum what { AT_HOME, AT_HOST, AT_HOST_ACTIVE };
 
 struct config {
 	enum what what;
 	enum lg_algorithm algorithm;
 	uint32_t n_holders;
-	uint32_t n_holders_less; /* not 0: the difference to so many holders, by holder */
+	uint32_t n_holders_less;	/* not 0: the difference to so many holders, by holder */
 };
 
 struct bytes {
@@ -38,14 +36,14 @@ struct bytes {
 	uint64_t now_ns;
 	struct lg_home **homes;
 	struct bench_account *accounts;
-	struct bench_account *account; /* whose message is under way */
+	struct bench_account *account;	/* whose message is under way */
 	struct bench_host *hosts;
 	double held_bytes;
 };
 
 struct memory {
-	double used_bytes; /* objects of the pool, and what malloc() gave out, its headers and rounding included */
-	double held_bytes; /* with the slabs' heads and what is free in them */
+	double used_bytes;	/* objects of the pool, and what malloc() gave out, its headers and rounding included */
+	double held_bytes;	/* with the slabs' heads and what is free in them */
 };
 
 static struct memory memory_now(void)
@@ -198,7 +196,7 @@ static const struct config window_lessor = { AT_HOME, LG_SLIDING_WINDOW, 1, 0 };
 static const struct config lessee = { AT_HOST, LG_TOKEN_BUCKET, 1, 0 };
 static const struct config lessee_active = { AT_HOST_ACTIVE, LG_TOKEN_BUCKET, 1, 0 };
 
-#define BYTES_CASE(name_, config_, run_)                                                                                                 \
+#define BYTES_CASE(name_, config_, run_)                                                                                                   \
 	{                                                                                                                                \
 		.name = name_, .unit = "bytes", .once = true, .config = &config_, .open = bytes_open, .run = run_, .describe = describe, \
 		.close = bytes_close                                                                                                     \

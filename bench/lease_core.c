@@ -9,36 +9,36 @@
 #include "lease/home.h"
 #include "lease/region.h"
 
-#define BLOCK 4096u /* calls timed at once */
+#define BLOCK 4096u	/* calls timed at once */
 
 struct config {
-	uint64_t limit_tok; /* a minute */
+	uint64_t limit_tok;	/* a minute */
 	uint32_t n_keys;
-	uint32_t n_holders; /* of each key */
-	uint32_t spend_tok; /* of each holder, between two messages; at a host: one token in so many ticks */
-	uint32_t n_calls;   /* of one round */
+	uint32_t n_holders;	/* of each key */
+	uint32_t spend_tok;	/* of each holder, between two messages; at a host: one token in so many ticks */
+	uint32_t n_calls;	/* of one round */
 };
 
 struct core {
 	struct config c;
 	struct bench_rule rule;
 	uint64_t now_ns;
-	uint64_t step_ns; /* from one call to the next */
+	uint64_t step_ns;	/* from one call to the next */
 	struct bench_order order;
-	struct bench_account *accounts; /* holders of a key stand together */
+	struct bench_account *accounts;		/* holders of a key stand together */
 	struct lg_home **homes;
 	struct lg_region **regions;
 	struct bench_host *hosts;
 	struct {
 		uint32_t key;
 		struct bench_said said;
-	} to_home[BLOCK]; /* what regions said in this block */
+	} to_home[BLOCK];			/* what regions said in this block */
 	uint32_t n_to_home;
-	uint64_t jobs[BLOCK]; /* indices of accounts */
-	uint64_t job;         /* whose call is under way */
+	uint64_t jobs[BLOCK];			/* indices of accounts */
+	uint64_t job;				/* whose call is under way */
 	uint64_t n_calls, n_answers;
-	uint64_t new_tok; /* that came with the answers */
-	uint64_t n_said;  /* by regions or hosts, to the tier above */
+	uint64_t new_tok;			/* that came with the answers */
+	uint64_t n_said;			/* by regions or hosts, to the tier above */
 };
 
 static uint32_t key_of(const struct core *k)
@@ -165,7 +165,7 @@ static void describe(void *state, char *buf, size_t len)
 
 static void call_home(struct core *k)
 {
-	static struct lg_ask ask; /* large; only what is in use is touched */
+	static struct lg_ask ask;	/* large; only what is in use is touched */
 	const struct lg_home_effects fx = { .arg = k, .grant = on_grant };
 
 	bench_account_ask(&k->accounts[k->job], k->rule.terms.region_period_ns, &ask);
@@ -232,7 +232,7 @@ static void on_region_ask(void *arg, const struct lg_ask *ask)
 
 	k->n_said++;
 	if (k->n_to_home == BLOCK)
-		return; /* as a message lost */
+		return;	/* as a message lost */
 	k->to_home[k->n_to_home].key = key_of(k);
 	bench_said_keep(&k->to_home[k->n_to_home++].said, ask);
 }
@@ -366,10 +366,15 @@ static const struct config five_hosts = { .limit_tok = 10000, .n_keys = 100000, 
 static const struct config at_a_host = { .limit_tok = 10000, .n_keys = 50000, .n_holders = 1, .spend_tok = 3, .n_calls = 1000000 };
 
 const struct bench_case lease_core_cases[] = {
-	{ .name = "core_renewals", .unit = "per_s", .config = &five_regions, .open = home_open, .run = home_run, .describe = describe, .close = core_close },
-	{ .name = "core_renewals_1k_holders", .unit = "per_s", .config = &many_holders, .open = home_open, .run = home_run, .describe = describe, .close = core_close },
-	{ .name = "core_home_ticks", .unit = "per_s", .config = &ticks, .open = home_open, .run = home_tick_run, .describe = describe, .close = core_close },
-	{ .name = "core_region_renewals", .unit = "per_s", .config = &five_hosts, .open = region_open, .run = region_run, .describe = describe, .close = core_close },
-	{ .name = "core_lessee_ticks", .unit = "per_s", .config = &at_a_host, .open = host_open, .run = host_run, .describe = describe, .close = core_close },
+	{ .name = "core_renewals", .unit = "per_s", .config = &five_regions, .open = home_open, .run = home_run, .describe = describe,
+	  .close = core_close },
+	{ .name = "core_renewals_1k_holders", .unit = "per_s", .config = &many_holders, .open = home_open, .run = home_run,
+	  .describe = describe, .close = core_close },
+	{ .name = "core_home_ticks", .unit = "per_s", .config = &ticks, .open = home_open, .run = home_tick_run,
+	  .describe = describe, .close = core_close },
+	{ .name = "core_region_renewals", .unit = "per_s", .config = &five_hosts, .open = region_open, .run = region_run,
+	  .describe = describe, .close = core_close },
+	{ .name = "core_lessee_ticks", .unit = "per_s", .config = &at_a_host, .open = host_open, .run = host_run, .describe = describe,
+	  .close = core_close },
 };
 const size_t n_lease_core_cases = N_ELEMS(lease_core_cases);

@@ -32,7 +32,7 @@
 #define IN_FLIGHT 8
 #define RUN_NS (1 * LG_NS_PER_S)
 #define QUICK_NS (100 * LG_NS_PER_MS)
-#define WAIT_S 10 /* for the first welcome */
+#define WAIT_S 10	/* for the first welcome */
 
 struct grpc {
 	uint32_t n_keys;
@@ -46,9 +46,9 @@ struct grpc {
 	struct lg_source *timer;
 	struct bench_order order;
 	struct bench_account *accounts;
-	uint64_t n_grants, new_tok; /* of a round */
+	uint64_t n_grants, new_tok;	/* of a round */
 	bool up, stopping;
-	double lessor_s, holder_s; /* CPU time of all rounds */
+	double lessor_s, holder_s;	/* CPU time of all rounds */
 	uint64_t n_all;
 };
 
@@ -59,7 +59,7 @@ struct lessor {
 	struct lg_table *table;
 	struct lg_home **homes;
 	struct lg_lease_peer *peer;
-	const struct lg_wire_key *key; /* of the message under way */
+	const struct lg_wire_key *key;	/* of the message under way */
 };
 
 static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello, struct lg_lease_welcome *welcome,
@@ -295,8 +295,7 @@ static int connect_holder(struct grpc *g, int port)
 		r = lg_lease_client_new(g->loop, address, &hello, &handlers, g, &g->client, &c);
 	if (r == 0)
 		r = lg_loop_run(g->loop);
-	return r < 0 ? r : g->up ? 0
-				 : -ETIMEDOUT;
+	return r < 0 ? r : g->up ? 0 : -ETIMEDOUT;
 }
 
 static int grpc_open(const struct bench_case *c, const struct bench_scale *scale, void **ret_state)
@@ -366,6 +365,7 @@ static void grpc_describe(void *state, char *buf, size_t len)
 }
 
 const struct bench_case lease_grpc_cases[] = {
-	{ .name = "grpc_renewals", .unit = "per_s", .apart = true, .open = grpc_open, .run = grpc_run, .describe = grpc_describe, .close = grpc_close },
+	{ .name = "grpc_renewals", .unit = "per_s", .apart = true, .open = grpc_open, .run = grpc_run, .describe = grpc_describe,
+	  .close = grpc_close },
 };
 const size_t n_lease_grpc_cases = N_ELEMS(lease_grpc_cases);

@@ -9,7 +9,8 @@
 
 void bench_rule_init(struct bench_rule *r, enum lg_algorithm algorithm, uint64_t limit_tok)
 {
-	const struct lg_rule_def rule = { .algorithm = algorithm, .limit_tok = limit_tok, .per_ns = 60000000000ull, .burst_tok = limit_tok };
+	const struct lg_rule_def rule = { .algorithm = algorithm, .limit_tok = limit_tok, .per_ns = 60000000000ull,
+					  .burst_tok = limit_tok };
 	const struct lg_fleet fleet = { .regions = 5, .hosts = 1000, .far_rtt_ns = 150000000 };
 
 	*r = (struct bench_rule){ .upstream = { .up = true, .epoch = BENCH_EPOCH, .rtt_ns = NEAR_RTT_NS, .rand = 1 } };
@@ -21,7 +22,8 @@ void bench_rule_init(struct bench_rule *r, enum lg_algorithm algorithm, uint64_t
 
 void bench_said_keep(struct bench_said *s, const struct lg_ask *ask)
 {
-	*s = (struct bench_said){ .waits = true, .seq = ask->seq, .granted_tok = ask->granted_tok, .held_tok = ask->spent_tok + ask->returned_tok + ask->want_tok };
+	*s = (struct bench_said){ .waits = true, .seq = ask->seq, .granted_tok = ask->granted_tok,
+				  .held_tok = ask->spent_tok + ask->returned_tok + ask->want_tok };
 }
 
 void bench_said_answer(struct bench_said *s, const struct lg_terms *terms, struct lg_grant *ret_grant)

@@ -15,7 +15,7 @@
 
 #define ANNOUNCE_GAP_MS 20
 #define DUE_MAX_MS 1000000u
-#define SAMPLE 64 /* one of so many messages is encoded to see how long it is */
+#define SAMPLE 64		/* one of so many messages is encoded to see how long it is */
 
 /* Round trips between regions, milliseconds. */
 static const uint32_t rtt_ms[SCALE_REGIONS][SCALE_REGIONS] = {
@@ -218,7 +218,8 @@ static int on_host_generation(void *arg, uint32_t generation, uint32_t epoch)
 
 static const struct lg_lessee_effects *host_fx(struct model *m, uint32_t place)
 {
-	static struct lg_lessee_effects fx = { .ask = on_host_ask, .grant = on_host_grant, .take = on_host_take, .generation = on_host_generation };
+	static struct lg_lessee_effects fx = { .ask = on_host_ask, .grant = on_host_grant, .take = on_host_take,
+					       .generation = on_host_generation };
 
 	fx.arg = m;
 	m->at = place;

@@ -27,16 +27,14 @@ static uint8_t n_parts_of(const struct scale_load *l, uint32_t key)
 {
 	double x = (double)(scale_hash(l->seed + key) >> 11) * 0x1p-53;
 
-	return x < l->share_all ? SCALE_REGIONS : x < l->share_all + l->share_two ? 2
-										  : 1;
+	return x < l->share_all ? SCALE_REGIONS : x < l->share_all + l->share_two ? 2 : 1;
 }
 
 static uint16_t n_hosts_of(const struct scale_load *l, double part_per_s)
 {
 	double n = l->key_per_host_per_s > 0 ? ceil(part_per_s / l->key_per_host_per_s) : 1;
 
-	return (uint16_t)(n < 1 ? 1 : n > l->hosts ? l->hosts
-						   : n);
+	return (uint16_t)(n < 1 ? 1 : n > l->hosts ? l->hosts : n);
 }
 
 /* Which keys there are, where they have traffic, and how much. */
@@ -108,7 +106,8 @@ static int connect_all(struct model *m)
 static void terms_init(struct model *m)
 {
 	const struct scale_load *l = &m->load;
-	const struct lg_rule_def rule = { .algorithm = LG_TOKEN_BUCKET, .limit_tok = l->limit_tok, .per_ns = 60000000000ull, .burst_tok = l->burst_tok, .lease = { .rpc_budget_mps = l->rpc_budget_mps } };
+	const struct lg_rule_def rule = { .algorithm = LG_TOKEN_BUCKET, .limit_tok = l->limit_tok, .per_ns = 60000000000ull,
+					  .burst_tok = l->burst_tok, .lease = { .rpc_budget_mps = l->rpc_budget_mps } };
 	const struct lg_fleet fleet = { .regions = SCALE_REGIONS, .hosts = SCALE_REGIONS * l->hosts, .far_rtt_ns = 150000000 };
 
 	lg_terms_init(&rule, &fleet, &m->terms);
