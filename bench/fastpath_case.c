@@ -76,6 +76,7 @@ static int put_rules(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 		.reachable = 1,
 	};
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
+	_cleanup_free_ struct lg_classifier *classifier = malloc(sizeof(*classifier));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	_cleanup_free_ char *text = rules_of(c);
@@ -83,14 +84,16 @@ static int put_rules(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 	uint32_t zero = 0;
 	int r;
 
-	if (!names || !set || !text)
+	if (!names || !classifier || !set || !text)
 		return complain(c, "rules", ENOMEM);
 	if (lg_rules_parse(text, strlen(text), "rules", &rules, &complaint) < 0 ||
-	    lg_rules_compile(rules, &env, set, names, &complaint) < 0) {
+	    lg_rules_compile(rules, &env, set, classifier, names, &complaint) < 0) {
 		fprintf(stderr, "bench-fastpath: %s: line %u: %s\n", c->name, complaint.line, complaint.text);
 		return -1;
 	}
-	r = bpf_map__update_elem(skel->maps.rules, &zero, sizeof(zero), set, sizeof(*set), 0);
+	r = bpf_map__update_elem(skel->maps.classifiers, &zero, sizeof(zero), classifier, sizeof(*classifier), 0);
+	if (!r)
+		r = bpf_map__update_elem(skel->maps.rules, &zero, sizeof(zero), set, sizeof(*set), 0);
 	if (!r)
 		r = bpf_map__update_elem(skel->maps.control, &zero, sizeof(zero), &control, sizeof(control), 0);
 	return r < 0 ? complain(c, "putting rules in force", r) : 0;

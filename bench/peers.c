@@ -214,7 +214,8 @@ static int make_world(struct bench *b)
 
 static int load_rules(struct lg_kern *kern)
 {
-	struct lg_compile_env env = { .now_ns = lg_clock_now_ns() };
+	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .max_rules = lg_kern_max_rules(kern) };
+	_cleanup_free_ struct lg_classifier *classifier = malloc(sizeof(*classifier));
 	uint32_t n_lines;
 	_cleanup_free_ struct lg_rule_name *names = calloc(LG_RULES_MAX + 1, sizeof(*names));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
@@ -225,14 +226,15 @@ static int load_rules(struct lg_kern *kern)
 	struct lg_complaint c = { 0 };
 	int r;
 
-	if (!names || !set || !text)
+	if (!names || !set || !classifier || !text)
 		return fail("not enough memory");
 	if (lg_kern_lines_max(kern, &n_lines) < 0)
 		return fail("no table of lines");
 	env.n_lines = n_lines;
-	if (lg_rules_parse(text, strlen(text), "the bench's rules", &rules, &c) < 0 || lg_rules_compile(rules, &env, set, names, &c) < 0)
+	if (lg_rules_parse(text, strlen(text), "the bench's rules", &rules, &c) < 0 ||
+	    lg_rules_compile(rules, &env, set, classifier, names, &c) < 0)
 		return fail("line %u: %s", c.line, c.text);
-	r = lg_kern_rules_load(kern, set, names);
+	r = lg_kern_rules_load(kern, set, classifier, names);
 	return r < 0 ? fail("loading rules: %s", strerror(-r)) : 0;
 }
 

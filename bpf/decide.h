@@ -22,14 +22,17 @@ __noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
 static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg_class class, struct lg_visit *visit,
 					       const struct lg_control *ctl)
 {
+	const struct lg_classifier *classifier;
 	const struct lg_ruleset *set;
 	const struct lg_rule *rule;
-	__u32 active = ctl->active_set;
-	__u64 hits;
+	__u32 active = lg_read(ctl->active_set), only;
+	struct lg_bits hits;
 	int r;
 
+	visit->is_reachable = ctl->reachable;
+	classifier = bpf_map_lookup_elem(&classifiers, &active);
 	set = bpf_map_lookup_elem(&rules, &active);
-	if (!set)
+	if (!classifier || !set)
 		return LG_PASS_NO_RULE;
 	if (f->hook == LG_HOOK_TC_EGRESS && set->needs & LG_NEEDS_CGROUP)
 		visit->pkt.cgroup_id = bpf_skb_cgroup_id(f->ctx);
@@ -38,22 +41,21 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		visit->pkt.bytes = bpf_xdp_get_buff_len(f->ctx);
 	if (set->needs & LG_NEEDS_INTERFACE)
 		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
-	hits = lg_classify(set, &visit->pkt);
+	lg_classify(classifier, &visit->pkt, &hits);
 	if (class == LG_CLASS_EXEMPT)
-		hits &= set->exempt[0];
-	if (!hits)
+		lg_bits_keep(&hits, &set->exempt);
+	if (lg_bits_empty(&hits))
 		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? LG_PASS_EXEMPT
 											 : LG_PASS_NOT_IP;
-	visit->is_reachable = ctl->reachable;
-	if (!(hits & (hits - 1))) {
-		rule = &set->rules[lg_lowest_bit(hits) & (LG_RULES_MAX - 1)];
+	if (lg_bits_single(&hits, &only)) {
+		rule = &set->rules[only & (LG_RULES_MAX - 1)];
 		if (rule->table != LG_TABLE_LINES)
 			return lg_judge_one(visit, rule);
 		r = lg_line_hit(visit, rule, ctl);
 		if (r >= 0)
 			return r;
 	}
-	return lg_judge_many(visit, set, hits);
+	return lg_judge_many(visit, set, &hits);
 }
 
 static __always_inline bool lg_is_bypassed(void)

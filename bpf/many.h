@@ -31,9 +31,9 @@ static __always_inline const struct lg_rule *lg_match_rule(const struct lg_rules
 	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
 }
 
-static __always_inline void lg_match_init(struct lg_match *match, __u64 hits)
+static __always_inline void lg_match_init(struct lg_match *match, __u32 rule_index)
 {
-	match->rule_index = lg_lowest_bit(hits);
+	match->rule_index = rule_index;
 	match->state = lg_forget(LG_MATCH_IDLE);
 	match->reason = lg_forget(LG_PASS_ADMITTED);
 	match->generation = lg_forget(0);
@@ -57,12 +57,24 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 	return lg_step_reason(r);
 }
 
+/* From bits to matches, in the order of the set. */
+static __always_inline void lg_matches_init(struct lg_matches *m, struct lg_bits *hits)
+{
+	__u32 k;
+
+	for (k = 0; k < LG_MATCHES_MAX; k++) {
+		if (lg_bits_empty(hits))
+			break;
+		lg_match_init(&m->match[k], lg_bits_take(hits));
+	}
+	m->n = lg_forget(k);
+}
+
 /*
  * Tests all matches, and takes from the last if all have tokens. Returns the first refusal, or the loudest reason to
  * pass.
  */
-static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits,
-						  struct lg_matches *m)
+static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m)
 {
 	enum lg_reason verdict = LG_PASS_ADMITTED, reason;
 	const struct lg_rule *rule;
@@ -70,14 +82,12 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 	__u32 k;
 
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
-		if (!hits)
+		if (k >= m->n)
 			break;
-		lg_match_init(&m->match[k], hits);
-		hits &= hits - 1;
 		rule = lg_match_rule(set, &m->match[k]);
 		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
 			continue;
-		is_last = lg_is_pass(verdict) && (!hits || k == LG_MATCHES_MAX - 1) && rule->algorithm != LG_RULE_SLIDING_LOG;
+		is_last = lg_is_pass(verdict) && k + 1 == m->n && rule->algorithm != LG_RULE_SLIDING_LOG;
 		reason = lg_match_step(visit, &m->match[k], rule, is_last ? LG_STEP_TAKE : LG_STEP_TEST);
 		if (lg_is_pass(reason))
 			m->match[k].state =
@@ -87,7 +97,6 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 		if (lg_is_pass(verdict))
 			verdict = lg_forget(lg_is_pass(reason) ? lg_louder(verdict, reason) : reason);
 	}
-	m->n = lg_forget(k);
 	return verdict;
 }
 
@@ -141,12 +150,13 @@ static __always_inline void lg_count_all(const struct lg_visit *visit, const str
 	}
 }
 
-static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, __u64 hits)
+static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_bits *hits)
 {
 	enum lg_reason verdict;
 	struct lg_matches m;
 
-	verdict = lg_test_all(visit, set, hits, &m);
+	lg_matches_init(&m, hits);
+	verdict = lg_test_all(visit, set, &m);
 	if (!lg_is_pass(verdict))
 		return verdict;
 	verdict = lg_take_all(visit, set, &m, verdict);

@@ -85,6 +85,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__uint(map_flags, BPF_F_MMAPABLE); /* values then begin at a page, and vectors in them at a line of memory */
+	__type(key, __u32);
+	__type(value, struct lg_classifier);
+} classifiers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, LG_RULES_MAX + 1);
 	__type(key, __u32);
 	__type(value, struct lg_rule_name);

@@ -24,25 +24,39 @@ static __always_inline struct lg_bucket *lg_op_bucket(const struct lg_op *op)
 	return bpf_map_lookup_elem(&overflow, &index);
 }
 
-/* The rule in force under an id, or NULL. */
-static __always_inline const struct lg_rule *lg_op_rule(__u32 rule_id)
+/* Where the rule in force under an id is: entry of `rules` * LG_RULES_MAX + index, or -1. Of its own: its loop is walked once. */
+__noinline int lg_op_rule_at(__u32 rule_id)
 {
 	const struct lg_control *ctl;
 	const struct lg_ruleset *set;
-	__u32 i = 0;
+	__u32 active = 0, found = 0, i;
 
-	ctl = bpf_map_lookup_elem(&control, &i);
+	ctl = bpf_map_lookup_elem(&control, &active);
 	if (!ctl)
-		return NULL;
-	i = ctl->active_set;
-	set = bpf_map_lookup_elem(&rules, &i);
+		return -1;
+	active = ctl->active_set;
+	set = bpf_map_lookup_elem(&rules, &active);
 	if (!set)
+		return -1;
+	/* Behind n_rules are rules that left; ids are different. Without a branch, which would be one more way for each rule. */
+	for (i = 0; i < LG_RULES_MAX; i++)
+		found |= (i + 1) & -(__u32)lg_is_zero(set->rules[i].rule_id ^ rule_id);
+	return found && found <= set->n_rules ? (int)(active * LG_RULES_MAX + found - 1) : -1;
+}
+
+/* The rule in force under an id, or NULL. */
+static __always_inline const struct lg_rule *lg_op_rule(__u32 rule_id)
+{
+	const struct lg_ruleset *set;
+	__u32 active;
+	int at;
+
+	at = lg_op_rule_at(rule_id);
+	if (at < 0)
 		return NULL;
-	for (i = 0; i < LG_RULES_MAX; i++) {
-		if (i < set->n_rules && set->rules[i].rule_id == rule_id)
-			return &set->rules[i];
-	}
-	return NULL;
+	active = (__u32)at / LG_RULES_MAX;
+	set = bpf_map_lookup_elem(&rules, &active);
+	return set ? &set->rules[(__u32)at & (LG_RULES_MAX - 1)] : NULL;
 }
 
 /* Takes back up to want_tok of what is left, whether the lease still runs or not. Returns 0, or -EAGAIN with nothing taken. */

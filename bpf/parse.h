@@ -60,6 +60,8 @@ struct lg_addr {
 	__u64 w[2]; /* 16 bytes in network order, IPv4 as ::ffff:a.b.c.d */
 };
 
+/* What its header is; a bit each. */
+enum lg_family { LG_RULE_IPV4 = 1 << 4, LG_RULE_IPV6 = 1 << 5, LG_RULE_NOT_IP = 1 << 7 };
 enum lg_fragment { LG_FRAGMENT_NONE = 0,
 		   LG_FRAGMENT_FIRST = 1,
 		   LG_FRAGMENT_LATER = 2 };
@@ -72,7 +74,7 @@ struct lg_pkt {
 	__u32 packets;          /* a superframe counts as its segments */
 	__u32 bytes;            /* on the wire, without FCS */
 	__u32 l4_off;           /* of the transport header; 0: there is none to be seen */
-	__u32 family;           /* of its header, the flag a rule needs to match: LG_RULE_IPV4, _IPV6 or _NOT_IP; 0: not read */
+	__u32 family;           /* enum lg_family; 0: not read */
 	__u32 ifindex;          /* of the interface the hook is on */
 	__u32 iface_class;      /* 1 .. 63: which of the interfaces that rules name; 0: none of them */
 	__u16 destination_port; /* host order, as all numbers here */

@@ -336,6 +336,7 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 {
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
+	static struct lg_classifier classifier;
 	static struct lg_ruleset set;
 	struct lg_fleet fleet = { .regions = 1, .hosts = 1 };
 	struct lg_compile_env compile = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S,
@@ -354,7 +355,7 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 	env = (struct lg_explain_env){ .n_regions = fleet.regions, .hosts = fleet.hosts };
 	compile.n_regions = env.n_regions;
 	compile.hosts_in_region = env.n_regions ? (env.hosts + env.n_regions - 1) / env.n_regions : 1;
-	if (lg_rules_read(argv[1], &rules, &c) < 0 || lg_rules_compile(rules, &compile, &set, names, &c) < 0) {
+	if (lg_rules_read(argv[1], &rules, &c) < 0 || lg_rules_compile(rules, &compile, &set, &classifier, names, &c) < 0) {
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}

@@ -9,38 +9,6 @@
 #include "rules/compile.h"
 #include "rules/words.h"
 
-/* What a compiled rule matches, as short as it can be said. */
-static void match_text(const struct lg_rule *rule, char *buf, size_t len)
-{
-	const struct {
-		const char *name;
-		const uint8_t *addr, *mask;
-	} sides[] = { { "from", rule->source, rule->source_mask }, { "to", rule->destination, rule->destination_mask } };
-	unsigned families = rule->flags & (LG_RULE_IPV4 | LG_RULE_IPV6);
-	int n = 0;
-
-	n += snprintf(buf, len, "%s", families == LG_RULE_IPV4 ? "ipv4" : families == LG_RULE_IPV6 ? "ipv6" : "ip");
-	if (rule->flags & LG_RULE_PROTOCOL)
-		n += snprintf(buf + n, len - (size_t)n, " protocol %u", rule->protocol);
-	for (unsigned i = 0; i < rule->n_ports && (size_t)n < len; i++)
-		n += snprintf(buf + n, len - (size_t)n, rule->ports[i].lo == rule->ports[i].hi ? "%s%u" : "%s%u-%u",
-			      i ? "," : " port ", rule->ports[i].lo, rule->ports[i].hi);
-	for (unsigned i = 0; i < N_ELEMS(sides) && (size_t)n < len; i++) {
-		char text[LG_IP_TEXT_LEN];
-		unsigned bits = 0;
-
-		for (unsigned j = 0; j < 16; j++)
-			bits += (unsigned)__builtin_popcount(sides[i].mask[j]);
-		if (!bits)
-			continue;
-		if (lg_addr_is_mapped(sides[i].addr) && bits >= 96)
-			lg_prefix_format(sides[i].addr, 4, (uint8_t)(bits - 96), text, sizeof(text));
-		else
-			lg_prefix_format(sides[i].addr, 6, (uint8_t)bits, text, sizeof(text));
-		n += snprintf(buf + n, len - (size_t)n, " %s %s", sides[i].name, text);
-	}
-}
-
 static const char *key_name(const struct lg_rule *rule, char *buf, size_t len)
 {
 	struct lg_key_shape shape;
@@ -83,12 +51,12 @@ static const char *algorithm_name(const struct lg_rule *rule)
 	return rule->flags & LG_RULE_GLOBAL ? NULL : lg_algorithm_name((enum lg_algorithm)rule->algorithm);
 }
 
-static json_t *rule_json(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, json_t *settings)
+static json_t *rule_json(const struct lg_rule *rule, const char *name, const char *match, const struct lg_rule_counts *counts,
+			 json_t *settings)
 {
 	bool bytes = rule->flags & LG_RULE_BYTES;
-	char match[512], key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
+	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
 
-	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
 	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s?, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
@@ -117,11 +85,11 @@ static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool d
 	return sum;
 }
 
-static void rule_print(const struct lg_rule *rule, const char *name, const struct lg_rule_counts *counts, const json_t *settings)
+static void rule_print(const struct lg_rule *rule, const char *name, const char *match, const struct lg_rule_counts *counts,
+		       const json_t *settings)
 {
-	char match[512], key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
+	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
 
-	match_text(rule, match, sizeof(match));
 	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,
 			sizeof(limit));
 	printf("%3u  %-20s %-6s %-16s passed %llu, denied %llu, would deny %llu packets%s\n", rule->rule_id,
@@ -169,14 +137,15 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 	for (uint32_t i = 0; i < set.n_rules && i < LG_RULES_MAX; i++) {
 		const struct lg_rule *rule = &set.rules[i];
 		const char *name = lg_ctl_rule_name(names, rule->rule_id, buf, sizeof(buf));
+		const char *match = rule->rule_id <= LG_RULES_MAX ? names[rule->rule_id].match : "?";
 
 		memset(&counts, 0, sizeof(counts));
 		lg_kern_rule_counts_read(kern, rule->rule_id, &counts);
 		settings = settings_find(reply, rule->rule_id);
 		if (ctl->json)
-			json_array_append_new(list, rule_json(rule, name, &counts, settings));
+			json_array_append_new(list, rule_json(rule, name, match, &counts, settings));
 		else
-			rule_print(rule, name, &counts, settings);
+			rule_print(rule, name, match, &counts, settings);
 	}
 	json_decref(reply);
 	if (ctl->json)

@@ -102,7 +102,7 @@ int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_r
 	_cleanup_free_ struct lg_count *counts = NULL;
 	int r, n_cpus;
 
-	if (rule_id == 0 || rule_id > LG_RULES_MAX)
+	if (rule_id == 0 || rule_id > kern->max_rules)
 		return -EINVAL;
 	r = cpu_room(LG_REASON_SLOTS, &counts, &n_cpus);
 	if (r < 0)

@@ -21,6 +21,7 @@ enum lg_map {
 	LG_MAP_LINE_KEYS,
 	LG_MAP_LOGS,
 	LG_MAP_RULES,
+	LG_MAP_CLASSIFIERS,
 	LG_MAP_RULE_NAMES,
 	LG_MAP_VERDICTS,
 	LG_MAP_RULE_COUNTS,
@@ -58,6 +59,7 @@ struct lg_kern {
 	uint32_t n_dirs_made;	  /* of the path `dir`, counted from its end: taken away again when opening fails */
 	bool vdir_made;		  /* v<ABI> was made by this process */
 	int map_fd[_LG_MAP_N];	  /* all open */
+	uint32_t max_rules;	  /* ids that the maps have room for */
 	int prog_fd[_LG_PROG_N];  /* -1 when only pins were opened */
 	struct lg_made *made;
 	size_t n_made;

@@ -38,6 +38,7 @@ struct lg_kern_options {
 	uint32_t max_keys;	/* entries of `buckets`, 0: the default; adopted pins keep theirs, and *c says so */
 	uint32_t line_keys;	/* slots of `lines`; 0: one line and no rule in it, LG_LINE_KEYS_ANY: the default; likewise */
 	uint32_t log_keys;	/* entries of `logs`, 0: the default; likewise */
+	uint32_t max_rules;	/* ids that overflow buckets and counters have room for; as max_keys */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
@@ -106,11 +107,17 @@ int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail
 
 /* ---- rules ---- */
 
+/* How many ids there are for rules: 1 .. this. */
+uint32_t lg_kern_max_rules(const struct lg_kern *kern);
 /* The set in force and the table of names; `ret_names` has LG_RULES_MAX + 1 entries. */
 int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct lg_rule_name *ret_names);
-/* Writes the names and the set into the entry not in force, makes the overflow buckets of new rules ready, then
- * swaps by one word. Waits first, some 10 ms, for packets that are still decided by that entry. */
-int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_rule_name *names);
+/*
+ * Writes the names, and set and classifier into the entries not in force, makes the overflow buckets of new rules ready, then swaps
+ * by one word. Waits first, some 10 ms, for packets that are still decided by those entries. `classifier` NULL: the rules are those
+ * in force, in the same order, and match what they did.
+ */
+int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_classifier *classifier,
+		       const struct lg_rule_name *names);
 
 /* Tells packets on the interface of this name which of those that rules name it is: to be called before it is attached. */
 int lg_kern_interface_learn(struct lg_kern *kern, const char *ifname);

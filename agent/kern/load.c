@@ -139,6 +139,10 @@ static const char *sized_as(const struct bpf_map *map)
 		return "table of line keys";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LOGS)) == 0)
 		return "table of logs";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_OVERFLOW)) == 0)
+		return "table of overflow buckets";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_RULE_COUNTS)) == 0)
+		return "table of rules' counters";
 	return strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINES)) == 0 ? "table of lines" : NULL;
 }
 
@@ -149,10 +153,12 @@ static bool is_wanted(const struct loading *l, const struct bpf_map *map)
 		return l->o->max_keys != 0;
 	if (map == l->skel->maps.logs)
 		return l->o->log_keys != 0;
+	if (map == l->skel->maps.rule_counts)
+		return l->o->max_rules != 0;
 	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
 }
 
-/* Compares a pinned map with what this build wants, field by field. The number of keys alone may differ. */
+/* Compares a pinned map with what this build wants, field by field. The number of keys and of rules alone may differ. */
 static int check_map(struct loading *l, const struct bpf_map *map, int fd)
 {
 	struct bpf_map_info info = { 0 };
@@ -273,6 +279,7 @@ static int reuse_maps(struct loading *l)
 
 static int skel_open(struct loading *l)
 {
+	uint32_t max_rules = l->o->max_rules ? l->o->max_rules : LG_RULES_DEFAULT;
 	uint32_t max_keys = l->o->max_keys ? l->o->max_keys : LG_KEYS_DEFAULT;
 	uint32_t line_keys = l->o->line_keys == LG_LINE_KEYS_ANY ? LG_LINE_KEYS_DEFAULT : l->o->line_keys;
 	uint32_t n_lines = line_keys ? (line_keys - 1) / LG_LINE_SLOTS + 1 : 1;
@@ -292,6 +299,10 @@ static int skel_open(struct loading *l)
 		r = bpf_map__set_max_entries(l->skel->maps.logs, l->o->log_keys ? l->o->log_keys : LG_LOGS_DEFAULT);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.lines, n_lines);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.overflow, max_rules * LG_OVERFLOW_BUCKETS);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.rule_counts, max_rules + 1);
 	return r ? r : bpf_map__set_max_entries(l->skel->maps.line_keys, n_lines * LG_LINE_SLOTS);
 }
 
@@ -379,6 +390,28 @@ static void unpin_maps(struct loading *l)
 	}
 }
 
+/* How many rules the open maps have room for; both the same, unless somebody made one of them by hand. */
+static int max_rules_read(struct lg_kern *kern)
+{
+	struct bpf_map_info overflow = { 0 }, counts = { 0 };
+	__u32 overflow_len = sizeof(overflow), counts_len = sizeof(counts);
+
+	if (bpf_obj_get_info_by_fd(kern->map_fd[LG_MAP_OVERFLOW], &overflow, &overflow_len) < 0 ||
+	    bpf_obj_get_info_by_fd(kern->map_fd[LG_MAP_RULE_COUNTS], &counts, &counts_len) < 0)
+		return -errno;
+	kern->max_rules = overflow.max_entries / LG_OVERFLOW_BUCKETS;
+	if (counts.max_entries - 1 < kern->max_rules)
+		kern->max_rules = counts.max_entries - 1;
+	if (kern->max_rules > LG_RULES_MAX)
+		kern->max_rules = LG_RULES_MAX;
+	return 0;
+}
+
+uint32_t lg_kern_max_rules(const struct lg_kern *kern)
+{
+	return kern->max_rules;
+}
+
 /* The descriptors outlive the skeleton, which holds megabytes of what only loading needs. */
 static int take_fds(struct loading *l)
 {
@@ -400,7 +433,7 @@ static int take_fds(struct loading *l)
 		if (l->kern->prog_fd[i] < 0)
 			return -errno;
 	}
-	return 0;
+	return max_rules_read(l->kern);
 }
 
 static int publish(struct loading *l)
@@ -453,6 +486,8 @@ static int check_options(const struct lg_kern_options *o, struct lg_complaint *c
 		return lg_complain(c, "line_keys %u: at most %u", o->line_keys, LG_LINE_KEYS_LIMIT);
 	if (o->log_keys > LG_LOGS_LIMIT)
 		return lg_complain(c, "log_keys %u: at most %u", o->log_keys, LG_LOGS_LIMIT);
+	if (o->max_rules > LG_RULES_MAX)
+		return lg_complain(c, "max_rules %u: at most %u", o->max_rules, LG_RULES_MAX);
 	return 0;
 }
 
@@ -503,6 +538,7 @@ static const struct {
 	[LG_MAP_LINE_KEYS] = { 4, sizeof(struct lg_line_key) },
 	[LG_MAP_LOGS] = { sizeof(struct lg_key), sizeof(struct lg_log) },
 	[LG_MAP_RULES] = { 4, sizeof(struct lg_ruleset) },
+	[LG_MAP_CLASSIFIERS] = { 4, sizeof(struct lg_classifier) },
 	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },
 	[LG_MAP_VERDICTS] = { 4, sizeof(struct lg_count) },
 	[LG_MAP_RULE_COUNTS] = { 4, sizeof(struct lg_rule_counts) },
@@ -575,6 +611,8 @@ int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **r
 	}
 	for (int i = 0; i < _LG_MAP_N && r == 0; i++)
 		r = open_pin(kern, i, c);
+	if (r == 0)
+		r = max_rules_read(kern);
 	if (r == -ENOENT)
 		return no_pins(kern, c);
 	if (r < 0) {

@@ -188,7 +188,7 @@ int lg_kern_each_bucket(struct lg_kern *kern,
 	r = ids_in_use(kern, used);
 	if (r == 0)
 		r = room_grow(&room, LG_OVERFLOW_BUCKETS, sizeof(__u32), sizeof(struct lg_bucket));
-	for (__u32 id = 1; id <= LG_RULES_MAX && r == 0; id++)
+	for (__u32 id = 1; id <= kern->max_rules && r == 0; id++)
 		if (used[id])
 			r = each_overflow(kern, id, &room, &each);
 	return r;

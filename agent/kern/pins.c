@@ -28,6 +28,7 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_LINE_KEYS] = "line_keys",
 	[LG_MAP_LOGS] = "logs",
 	[LG_MAP_RULES] = "rules",
+	[LG_MAP_CLASSIFIERS] = "classifiers",
 	[LG_MAP_RULE_NAMES] = "rule_names",
 	[LG_MAP_VERDICTS] = "verdicts",
 	[LG_MAP_RULE_COUNTS] = "rule_counts",

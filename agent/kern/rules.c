@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Two rule sets, one in force. A packet reads control.active_set once and then that entry; a load writes the other
- * entry and turns the word. A packet that read the word before the last load may still be reading what is now the other
+ * Two rule sets with their classifiers, one in force. A packet reads control.active_set once and then those entries; a load
+ * writes the others and turns the word. A packet that read the word before the last load may still be reading what is now the other
  * entry, so before it is written all packets on their way are waited for. The wait comes before the write, not after
  * the swap: then it holds whoever swapped last, also a process that crashed.
  */
@@ -99,7 +99,7 @@ static int zero_counts(struct lg_kern *kern, __u32 rule_id)
 	return bpf_map_update_elem(kern->map_fd[LG_MAP_RULE_COUNTS], &rule_id, counts, BPF_ANY) < 0 ? -errno : 0;
 }
 
-static int check_set(const struct lg_ruleset *set)
+static int check_set(const struct lg_kern *kern, const struct lg_ruleset *set)
 {
 	bool seen[LG_RULES_MAX + 1] = { false };
 
@@ -108,7 +108,7 @@ static int check_set(const struct lg_ruleset *set)
 	for (__u32 i = 0; i < set->n_rules; i++) {
 		__u32 id = set->rules[i].rule_id;
 
-		if (id == 0 || id > LG_RULES_MAX || seen[id])
+		if (id == 0 || id > kern->max_rules || seen[id])
 			return -EINVAL;
 		seen[id] = true;
 	}
@@ -170,17 +170,48 @@ static int write_names(struct lg_kern *kern, const struct lg_rule_name *names)
 	return 0;
 }
 
-int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_rule_name *names)
+/* Copies the classifier in force into the other entry. A rule that it does not know could never match. */
+static int keep_classifier(struct lg_kern *kern, __u32 active, __u32 other, __u32 n_rules)
+{
+	_cleanup_free_ struct lg_classifier *classifier = NULL;
+	int fd = kern->map_fd[LG_MAP_CLASSIFIERS];
+
+	classifier = malloc(sizeof(*classifier));
+	if (!classifier)
+		return -ENOMEM;
+	if (bpf_map_lookup_elem(fd, &active, classifier) < 0)
+		return -errno;
+	if (classifier->n_rules != n_rules)
+		return -EINVAL;
+	return bpf_map_update_elem(fd, &other, classifier, BPF_ANY) < 0 ? -errno : 0;
+}
+
+/* What packets are decided by, in the entries not in force. */
+static int write_other(struct lg_kern *kern, const struct lg_control *control, const struct lg_ruleset *set,
+		       const struct lg_classifier *classifier)
+{
+	__u32 other = !control->active_set;
+
+	if (classifier && classifier->n_rules != set->n_rules)
+		return -EINVAL;
+	if (bpf_map_update_elem(kern->map_fd[LG_MAP_RULES], &other, set, BPF_ANY) < 0)
+		return -errno;
+	if (!classifier)
+		return keep_classifier(kern, control->active_set, other, set->n_rules);
+	return bpf_map_update_elem(kern->map_fd[LG_MAP_CLASSIFIERS], &other, classifier, BPF_ANY) < 0 ? -errno : 0;
+}
+
+int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_classifier *classifier,
+		       const struct lg_rule_name *names)
 {
 	_cleanup_free_ struct lg_ruleset *old = NULL;
 	struct lg_control control;
-	__u32 other;
 	int r;
 
 	old = malloc(sizeof(*old));
 	if (!old)
 		return -ENOMEM;
-	r = check_set(set);
+	r = check_set(kern, set);
 	if (r == 0)
 		r = read_active(kern, &control, old);
 	if (r == 0)
@@ -191,17 +222,16 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 		r = ready_logs(kern, set);
 	if (r == 0)
 		r = write_names(kern, names);
-	other = !control.active_set;
 	if (r == 0)
-		r = lg_interfaces_prepare(kern, set, other);
+		r = lg_interfaces_prepare(kern, set, !control.active_set);
+	if (r == 0)
+		r = write_other(kern, &control, set, classifier);
 	if (r < 0)
 		return r;
-	if (bpf_map_update_elem(kern->map_fd[LG_MAP_RULES], &other, set, BPF_ANY) < 0)
-		return -errno;
-	/* Other CPUs must not see the word turned and the set still old. The system calls between promise no such
+	/* Other CPUs must not see the word turned and the entries still old. The system calls between promise no such
 	 * order. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	control.active_set = other;
+	control.active_set = !control.active_set;
 	return bpf_map_update_elem(kern->map_fd[LG_MAP_CONTROL], &zero, &control, BPF_ANY) < 0 ? -errno : 0;
 }
 
@@ -269,7 +299,7 @@ int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id)
 	struct lg_control control;
 	int r;
 
-	if (rule_id == 0 || rule_id > LG_RULES_MAX)
+	if (rule_id == 0 || rule_id > kern->max_rules)
 		return -EINVAL;
 	set = malloc(sizeof(*set));
 	if (!set)

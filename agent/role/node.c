@@ -108,7 +108,7 @@ static void cold_starts_renew(struct lg_node *n)
 	if (!cold_starts_set(n, n->rules, n->names, &set))
 		return;
 	set.version++;
-	r = lg_kern_rules_load(n->kern, &set, n->names);
+	r = lg_kern_rules_load(n->kern, &set, NULL, n->names);
 	if (r == 0)
 		n->set = set;
 	else
@@ -135,7 +135,9 @@ static int ticker_set(struct lg_node *n);
 static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
-				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS };
+				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS,
+				      .max_rules = lg_kern_max_rules(n->kern) };
+	_cleanup_free_ struct lg_classifier *classifier = NULL;
 	static struct lg_ruleset old_set, new_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
 	int r;
@@ -148,11 +150,14 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 		return lg_complain(c, "cannot read the size of the table of lines in the kernel: %s", strerror(-r));
 	env.old_set = &old_set;
 	env.old_names = old_names;
-	r = lg_rules_compile(rules, &env, &new_set, new_names, c);
+	classifier = malloc(sizeof(*classifier));
+	if (!classifier)
+		return lg_complain(c, "not enough memory to compile the rules");
+	r = lg_rules_compile(rules, &env, &new_set, classifier, new_names, c);
 	if (r < 0)
 		return r;
 	cold_starts_set(n, rules, new_names, &new_set);
-	r = lg_kern_rules_load(n->kern, &new_set, new_names);
+	r = lg_kern_rules_load(n->kern, &new_set, classifier, new_names);
 	if (r < 0)
 		return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
 	/* Leases of rules that left go back now; their buckets stay for a while, should the rule return (rules_forget). */
@@ -206,7 +211,7 @@ static void rules_forget(struct lg_node *n)
 	}
 	if (any && r >= 0) {
 		n->set.version++;
-		r = lg_kern_rules_load(n->kern, &n->set, n->names);
+		r = lg_kern_rules_load(n->kern, &n->set, NULL, n->names);
 	}
 	if (r < 0)
 		lg_error("cannot forget rules that left: %s", strerror(-r));
@@ -528,7 +533,7 @@ static int sources_start(struct lg_node *n)
 static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
-				     .line_keys = n->config.line_keys, .log_keys = n->config.log_keys,
+				     .line_keys = n->config.line_keys, .log_keys = n->config.log_keys, .max_rules = n->config.max_rules,
 				     .test_clock = args->test_clock };
 	struct lg_life old = { 0 }, life = { .made_ns = lg_clock_now_ns(), .incarnation = lg_clock_unix_s() };
 	struct lg_control control;

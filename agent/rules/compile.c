@@ -17,6 +17,15 @@
 #include "rules/lines.h"
 #include "rules/overlap.h"
 #include "rules/rate.h"
+#include "rules/vectors.h"
+#include "rules/words.h"
+
+struct ordered {
+	const struct lg_rule_def *def;
+	size_t index; /* in the file */
+	int bits;
+	unsigned int ports;
+};
 
 #define COARSE_WINDOW_NS 1000000000 /* a hundred steps of the coarse clock, or more */
 
@@ -26,6 +35,8 @@ _Static_assert((int)LG_FIXED_WINDOW == LG_RULE_FIXED_WINDOW && (int)LG_SLIDING_W
 struct compiler {
 	const struct lg_rules *rules;
 	const struct lg_compile_env *env;
+	struct ordered order[LG_RULES_MAX]; /* of the set */
+	struct lg_classifier *classifier;
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];
 	struct lg_rule built[LG_RULES_MAX]; /* by index in the file */
@@ -48,6 +59,11 @@ static const struct lg_rule *record_find(const struct lg_ruleset *set, uint32_t 
 		if (set->rules[i].rule_id == rule_id)
 			return &set->rules[i];
 	return NULL;
+}
+
+static uint32_t max_rules_of(const struct lg_compile_env *env)
+{
+	return env->max_rules ? env->max_rules : LG_RULES_MAX;
 }
 
 /* ---- one rule ---- */
@@ -82,15 +98,6 @@ static int share_carry(const struct lg_rule_def *def, const struct lg_compile_en
 
 	lg_rule_share(def, (uint64_t)env->n_regions * env->hosts_in_region, &share);
 	return rate_carry(old, share.rate_tok, share.per_ns, share.burst_tok, env->now_ns, ret);
-}
-
-static void prefix_fill(const struct lg_prefix_list *list, uint8_t addr[16], uint8_t mask[16])
-{
-	if (!list->n)
-		return;
-	memcpy(addr, list->v->addr, 16);
-	memset(mask, 0xff, 16);
-	lg_addr_mask(mask, list->v->len + (list->v->family == 4 ? 96u : 0u));
 }
 
 static void masks_fill(const struct lg_key_len *len, uint8_t mask4[16], uint8_t mask6[16])
@@ -160,21 +167,6 @@ void lg_key_shape_of(const struct lg_rule *rule, struct lg_key_shape *ret)
 	*ret = shape;
 }
 
-/*
- * What the packet's header may be. An IPv4 prefix says nothing of it: IPv4 addresses stand in IPv6 headers too, mapped or behind
- * NAT64. An IPv6 prefix does, as all IPv4 addresses lie in ::/0.
- */
-static uint32_t families_of(const struct lg_match *match)
-{
-	if (match->ethertype.has && match->ethertype.value == ETH_P_IP)
-		return LG_RULE_IPV4;
-	if (match->ethertype.has && match->ethertype.value == ETH_P_IPV6)
-		return LG_RULE_IPV6;
-	if (match->ethertype.has)
-		return LG_RULE_NOT_IP;
-	return lg_match_family(match) == 6 ? LG_RULE_IPV6 : LG_RULE_IPV4 | LG_RULE_IPV6;
-}
-
 static uint32_t flags_of(const struct lg_rule_def *def)
 {
 	uint32_t flags = 0;
@@ -182,8 +174,6 @@ static uint32_t flags_of(const struct lg_rule_def *def)
 	flags |= def->scope == LG_SCOPE_GLOBAL ? LG_RULE_GLOBAL : 0;
 	flags |= def->shadow ? LG_RULE_SHADOW : 0;
 	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
-	flags |= def->match.has_protocol ? LG_RULE_PROTOCOL : 0;
-	flags |= families_of(&def->match);
 	flags |= lg_match_names_exempt(&def->match) ? LG_RULE_EXEMPT : 0;
 	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
 	return flags;
@@ -209,12 +199,7 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	struct lg_rule rule = { .rule_id = rule_id, .flags = flags_of(def) };
 	int r;
 
-	prefix_fill(&def->match.source, rule.source, rule.source_mask);
-	prefix_fill(&def->match.destination, rule.destination, rule.destination_mask);
 	key_fill(def, &rule);
-	memcpy(rule.ports, def->match.destination_ports.v, def->match.destination_ports.n * sizeof(rule.ports[0]));
-	rule.n_ports = (uint8_t)def->match.destination_ports.n;
-	rule.protocol = def->match.protocol;
 	rule.on_full = (uint8_t)def->on_full;
 	rule.fallback = (uint8_t)def->fallback;
 	rule.cold_burst_tok = rule.burst_tok = def->burst_tok;
@@ -269,6 +254,7 @@ static void name_set(struct compiler *k, uint32_t id, const struct lg_rule_def *
 	memset(name, 0, sizeof(*name));
 	snprintf(name->name, sizeof(name->name), "%s", def->name);
 	name->fingerprint = identity_of(def, k->env);
+	lg_match_text(&def->match, name->match, sizeof(name->match));
 }
 
 static int numbers_complain(const struct lg_rule_def *def, struct lg_complaint *c)
@@ -331,9 +317,9 @@ static int new_ids_give(struct compiler *k, struct lg_complaint *c)
 
 		if (k->built[i].rule_id)
 			continue;
-		while (id <= LG_RULES_MAX && k->names[id].name[0])
+		while (id <= max_rules_of(k->env) && k->names[id].name[0])
 			id++;
-		if (id > LG_RULES_MAX) {
+		if (id > max_rules_of(k->env)) {
 			c->line = def->line;
 			c->col = 0;
 			return lg_complain(c,
@@ -369,11 +355,6 @@ static int lines_give(struct compiler *k, struct lg_complaint *c)
 
 /* ---- the set ---- */
 
-struct ordered {
-	const struct lg_rule_def *def;
-	size_t index;
-};
-
 static unsigned int ports_of(const struct lg_rule_def *def)
 {
 	unsigned int n = 0;
@@ -407,15 +388,14 @@ static bool has_log(const struct lg_rule_def *def)
 static int specificity_compare(const void *pa, const void *pb)
 {
 	const struct ordered *a = pa, *b = pb;
-	int bits_a = bits_of(&a->def->match), bits_b = bits_of(&b->def->match);
 
 	/* Of the rules that a packet matches a log is taken from last. */
 	if (has_log(a->def) != has_log(b->def))
 		return has_log(a->def) ? 1 : -1;
-	if (bits_a != bits_b)
-		return bits_a > bits_b ? -1 : 1;
-	if (ports_of(a->def) != ports_of(b->def))
-		return ports_of(a->def) < ports_of(b->def) ? -1 : 1;
+	if (a->bits != b->bits)
+		return a->bits > b->bits ? -1 : 1;
+	if (a->ports != b->ports)
+		return a->ports < b->ports ? -1 : 1;
 	if (a->def->match.has_protocol != b->def->match.has_protocol)
 		return a->def->match.has_protocol ? -1 : 1;
 	return a->index < b->index ? -1 : 1;
@@ -457,18 +437,15 @@ static int needs_fill(struct compiler *k, struct lg_complaint *c)
 static void set_fill(struct compiler *k)
 {
 	const struct lg_ruleset *old = k->env->old_set;
-	struct ordered order[LG_RULES_MAX];
 	const struct lg_rule *record;
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < k->rules->n; i++)
-		order[i] = (struct ordered){ &k->rules->v[i], i };
-	qsort(order, k->rules->n, sizeof(order[0]), specificity_compare);
 	for (; n < k->rules->n; n++)
-		k->set.rules[n] = k->built[order[n].index];
+		k->set.rules[n] = k->built[k->order[n].index];
 	k->set.n_rules = n;
 	for (uint32_t i = 0; i < n; i++)
-		k->set.exempt[i / 64] |= (uint64_t) !!(k->set.rules[i].flags & LG_RULE_EXEMPT) << (i % 64);
+		if (k->set.rules[i].flags & LG_RULE_EXEMPT)
+			lg_bits_set(&k->set.exempt, i);
 	k->set.version = (old ? old->version : 0) + 1;
 
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
@@ -478,74 +455,114 @@ static void set_fill(struct compiler *k)
 	}
 }
 
-static int overlap_check(const struct lg_rules *rules, struct lg_complaint *c)
+/* ---- what the rules match ---- */
+
+/* By place in the file. */
+static void matches_of(const struct compiler *k, const struct lg_overlap *overlap, bool ret[LG_RULES_MAX])
 {
-	char packet[192], names[256] = "";
-	struct lg_overlap overlap;
+	for (size_t i = 0; i < k->rules->n; i++)
+		ret[k->order[i].index] = lg_bits_have(&overlap->matches, i);
+}
+
+static int overlap_complain(const struct compiler *k, enum lg_overlap_result result, const struct lg_overlap *overlap,
+			    struct lg_complaint *c)
+{
+	char packet[256], names[256] = "";
+	bool matches[LG_RULES_MAX];
 	size_t len = 0, n = 0;
 
-	if (!lg_overlap_find(rules, LG_MATCHES_MAX, &overlap))
-		return 0;
-	for (size_t i = 0; i < rules->n; i++) {
-		if (!(overlap.matches >> i & 1))
+	matches_of(k, overlap, matches);
+	for (size_t i = 0; i < k->rules->n; i++) {
+		if (!matches[i])
 			continue;
 		if (len < sizeof(names))
-			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n ? ", " : "", rules->v[i].name);
+			len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", n ? ", " : "", k->rules->v[i].name);
 		if (++n == LG_MATCHES_MAX + 1)
-			c->line = rules->v[i].line;
+			c->line = k->rules->v[i].line;
 	}
 	c->col = 0;
-	lg_overlap_format(&overlap, packet, sizeof(packet));
+	if (result == LG_OVERLAP_UNKNOWN)
+		return lg_complain(c,
+				   "these rules overlap in so many ways that it takes too long to tell whether a packet could match more than "
+				   "%d of them; let them name narrower ports, prefixes or protocols: %s%s",
+				   LG_MATCHES_MAX, names, len < sizeof(names) ? "" : "...");
+	lg_overlap_format(overlap, (const char(*)[16])k->set.interfaces, packet, sizeof(packet));
 	return lg_complain(c, "%s would match %zu rules, and %d is the most: %s%s", packet, n, LG_MATCHES_MAX, names,
 			   len < sizeof(names) ? "" : "...");
 }
 
 /* A packet can be charged to one log. */
-static int logs_check(const struct lg_rules *rules, struct lg_complaint *c)
+static int logs_check(const struct compiler *k, struct lg_complaint *c)
 {
-	_cleanup_(lg_rules_free) struct lg_rules *logs = calloc(1, sizeof(*logs));
 	const struct lg_rule_def *both[2] = { NULL, NULL };
+	bool matches[LG_RULES_MAX];
+	struct lg_bits logs = { { 0 } };
 	struct lg_overlap overlap;
-	char packet[192];
+	char packet[256];
 	size_t n = 0;
+	int r;
 
-	if (logs)
-		logs->v = calloc(rules->n + 1, sizeof(*logs->v));
-	if (!logs || !logs->v) {
-		lg_complain(c, "not enough memory to compile the rules");
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < rules->n; i++)
-		if (has_log(&rules->v[i]))
-			logs->v[logs->n++] = rules->v[i];
-	if (!lg_overlap_find(logs, 1, &overlap))
-		return 0;
-	for (size_t i = 0; i < logs->n && n < 2; i++)
-		if (overlap.matches >> i & 1)
-			both[n++] = &logs->v[i];
+	for (size_t i = 0; i < k->rules->n; i++)
+		if (has_log(k->order[i].def))
+			lg_bits_set(&logs, i);
+	r = lg_overlap_find(k->classifier, &logs, 1, &overlap);
+	if (r <= 0)
+		return r;
+	matches_of(k, &overlap, matches);
+	for (size_t i = 0; i < k->rules->n && n < 2; i++)
+		if (matches[i])
+			both[n++] = &k->rules->v[i];
 	c->line = both[1]->line;
 	c->col = 0;
-	lg_overlap_format(&overlap, packet, sizeof(packet));
+	if (r == LG_OVERLAP_UNKNOWN)
+		return lg_complain(c, "it takes too long to tell whether a packet could match two rules with a sliding_log of scope host: let "
+				      "them name narrower ports, prefixes or protocols");
+	lg_overlap_format(&overlap, (const char(*)[16])k->set.interfaces, packet, sizeof(packet));
 	return lg_complain(c, "%s would match \"%s\" and \"%s\": a packet can be charged to one sliding_log of scope host", packet,
 			   both[0]->name, both[1]->name);
 }
 
-int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *env, struct lg_ruleset *ret_set,
-		     struct lg_rule_name *ret_names, struct lg_complaint *c)
+static int classifier_build(struct compiler *k, struct lg_complaint *c)
 {
+	const struct lg_rule_def *def = k->rules->v;
+	const struct lg_match *matches[LG_RULES_MAX];
+	struct lg_overlap overlap;
+	int r;
+
+	for (size_t i = 0; i < k->rules->n; i++, def++)
+		k->order[i] = (struct ordered){ def, i, bits_of(&def->match), ports_of(def) };
+	qsort(k->order, k->rules->n, sizeof(k->order[0]), specificity_compare);
+	for (size_t i = 0; i < k->rules->n; i++)
+		matches[i] = &k->order[i].def->match;
+	if (!k->classifier)
+		return 0;
+	c->line = 0;
+	c->col = 0;
+	r = lg_vectors_build(matches, k->rules->n, (const char(*)[16])k->set.interfaces, k->classifier, c);
+	if (r == 0)
+		r = lg_overlap_find(k->classifier, NULL, LG_MATCHES_MAX, &overlap);
+	if (r > 0)
+		r = overlap_complain(k, r, &overlap, c);
+	if (r == 0)
+		r = logs_check(k, c);
+	if (r == -ENOMEM)
+		lg_complain(c, "not enough memory to compile the rules");
+	return r;
+}
+
+int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *env, struct lg_ruleset *ret_set,
+		     struct lg_classifier *ret_classifier, struct lg_rule_name *ret_names, struct lg_complaint *c)
+{
+	uint32_t max_rules = max_rules_of(env);
 	_cleanup_free_ struct compiler *k = NULL;
 	int r;
 
-	if (rules->n > LG_RULES_MAX) {
-		c->line = rules->v[LG_RULES_MAX].line;
+	if (rules->n > max_rules) {
+		c->line = rules->v[max_rules].line;
 		c->col = 0;
-		return lg_complain(c, "rule \"%s\" is one too many: %d is the most", rules->v[LG_RULES_MAX].name, LG_RULES_MAX);
+		return lg_complain(c, "rule \"%s\" is one too many: %u is the most%s", rules->v[max_rules].name, max_rules,
+				   max_rules < LG_RULES_MAX ? " (max_rules in the configuration)" : "");
 	}
-	r = overlap_check(rules, c);
-	if (r == 0)
-		r = logs_check(rules, c);
-	if (r < 0)
-		return r;
 	k = calloc(1, sizeof(*k));
 	if (!k) {
 		lg_complain(c, "not enough memory to compile the rules");
@@ -553,8 +570,11 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 	}
 	k->rules = rules;
 	k->env = env;
+	k->classifier = ret_classifier;
 
 	r = needs_fill(k, c);
+	if (r == 0)
+		r = classifier_build(k, c);
 	if (r == 0)
 		r = known_ids_keep(k, c);
 	if (r < 0)

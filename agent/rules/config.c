@@ -281,6 +281,7 @@ static int tree_read(struct reader *r)
 	config->max_keys = (uint32_t)r->at[LG_CF_MAX_KEYS].num;
 	config->line_keys = (uint32_t)r->at[LG_CF_LINE_KEYS].num;
 	config->log_keys = (uint32_t)r->at[LG_CF_LOG_KEYS].num;
+	config->max_rules = (uint32_t)r->at[LG_CF_MAX_RULES].num;
 	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
 
 	err = name_read(r);

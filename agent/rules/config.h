@@ -48,6 +48,7 @@ struct lg_config {
 	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */
 	uint32_t line_keys;		/* node: slots of the table of lines, default LG_LINE_KEYS_DEFAULT; 0: no such table */
 	uint32_t log_keys;		/* node: entries of the table of logs, default LG_LOGS_DEFAULT */
+	uint32_t max_rules;		/* node: ids for rules, default LG_RULES_DEFAULT */
 	bool unparsable_drop;
 	uint8_t nat64[16];		/* node: a /96; all 0: none */
 	size_t n_interfaces;

@@ -6,25 +6,39 @@
 
 /* A packet, as far as rules look at it, and what it matches. */
 struct lg_overlap {
-	uint64_t matches;	/* bit i: the rule at index i of the file */
-	uint8_t family;
+	struct lg_bits matches;	/* bit i: the rule at index i of the set */
+	uint32_t dims;		/* enum lg_dimension that the set looks at */
+	uint8_t family;		/* 4, 6, or 0: no IP */
 	uint8_t protocol;
 	bool has_port;
-	uint16_t port;		/* destination */
+	bool has_icmp;
+	bool is_egress;
+	uint8_t fragment;	/* 0: none, 1: the first, 2: a later one */
+	uint8_t tcp_flags;
+	uint16_t number;	/* destination port; ICMP: type << 8 | code; no IP: EtherType */
+	uint16_t source_port;
+	uint16_t vlan;		/* 1 + id; 0: untagged */
+	uint16_t inner_vlan;
+	uint8_t interface_class;
 	uint8_t source[16];
 	uint8_t destination[16];
 };
 
+enum lg_overlap_result { LG_OVERLAP_NONE = 0, LG_OVERLAP_FOUND = 1, LG_OVERLAP_UNKNOWN = 2 };
+
 /**
  * lg_overlap_find() - a packet that matches more than `max` rules
- * @rules: at most LG_RULES_MAX
+ * @c:     the set's classifier; what it says of a packet is what the packet gets
+ * @among: rules that count; NULL: all. Only these are in ret->matches
+ * @max:   below LG_RULES_MAX
  *
- * Exact: what rules match are prefixes, ranges and numbers, so one packet from each combination of their beginnings stands for
- * all packets.
+ * Exact: one value of each field from each class of values stands for all packets. The search ends after a few seconds at the most;
+ * sets that people write take milliseconds.
  *
- * Return: 1 with *ret_overlap set, 0 if there is none.
+ * Return: LG_OVERLAP_NONE; LG_OVERLAP_FOUND with *ret; LG_OVERLAP_UNKNOWN, the search was too long, with the rules among which it
+ * was in ret->matches; or -ENOMEM.
  */
-int lg_overlap_find(const struct lg_rules *rules, unsigned int max, struct lg_overlap *ret_overlap);
+int lg_overlap_find(const struct lg_classifier *c, const struct lg_bits *among, unsigned int max, struct lg_overlap *ret);
 
-/* "a UDP packet from 10.0.0.0 to 192.0.2.0 port 53" */
-void lg_overlap_format(const struct lg_overlap *overlap, char *buf, size_t len);
+/* "a UDP packet from 10.0.0.0 to 192.0.2.0 port 53". `interfaces` are the names of the set's classes. */
+void lg_overlap_format(const struct lg_overlap *overlap, const char (*interfaces)[16], char *buf, size_t len);

@@ -35,7 +35,7 @@ const char *lg_scope_name(enum lg_scope scope)
 	return "?";
 }
 
-const char *lg_class_name(enum lg_class class)
+const char *lg_class_name(enum lg_rule_class class)
 {
 	switch (class) {
 	case LG_CLASS_LOCAL: return "local";

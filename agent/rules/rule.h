@@ -14,7 +14,7 @@
 #include "leasegate/abi.h"
 
 enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
-enum lg_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
+enum lg_rule_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
 enum lg_algorithm { LG_TOKEN_BUCKET, LG_FIXED_WINDOW, LG_SLIDING_WINDOW, LG_SLIDING_LOG };
 enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_REQUESTS };
 enum lg_table_choice { LG_TABLE_CHOICE_EXACT, LG_TABLE_CHOICE_LINES, LG_TABLE_CHOICE_NONE };
@@ -94,7 +94,7 @@ struct lg_rule_def {
 	char name[LG_NAME_LEN];
 	uint32_t line;		/* in the file, for complaints */
 	enum lg_scope scope;
-	enum lg_class class;
+	enum lg_rule_class class;
 	struct lg_match match;
 	struct lg_key_shape key;
 	enum lg_unit unit;
@@ -165,7 +165,7 @@ struct lg_share {
 void lg_rule_share(const struct lg_rule_def *rule, uint64_t parts, struct lg_share *ret_share);
 
 const char *lg_scope_name(enum lg_scope scope);
-const char *lg_class_name(enum lg_class class);
+const char *lg_class_name(enum lg_rule_class class);
 const char *lg_algorithm_name(enum lg_algorithm algorithm);
 const char *lg_unit_name(enum lg_unit unit);
 const char *lg_on_full_name(enum lg_on_full on_full);

@@ -25,7 +25,7 @@ static int scope_read(struct lg_reader *r)
 	bool has_scope = lg_is_written(r, LG_RF_SCOPE), has_class = lg_is_written(r, LG_RF_CLASS);
 	enum lg_scope of_class;
 
-	rule->class = (enum lg_class)r->at[LG_RF_CLASS].num;
+	rule->class = (enum lg_rule_class)r->at[LG_RF_CLASS].num;
 	of_class = rule->class == LG_CLASS_LOCAL ? LG_SCOPE_HOST : LG_SCOPE_GLOBAL;
 	rule->scope = has_scope ? (enum lg_scope)r->at[LG_RF_SCOPE].num : has_class ? of_class
 										    : LG_SCOPE_HOST;

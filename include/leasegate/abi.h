@@ -34,7 +34,7 @@ enum lg_hook {
 /* ---- map `control` (ARRAY, one entry): written by the agent only ---- */
 struct lg_control {
 	__u32 abi_version;	/* LG_ABI_VERSION */
-	__u32 active_set;	/* which entry of `rules` is in force: 0 or 1 */
+	__u32 active_set;	/* which entry of `rules` and of `classifiers` is in force: 0 or 1 */
 	__u64 incarnation;	/* grows each time the maps of this instance are made anew; lessors tell old state from new by it */
 	__u64 hash_seed;	/* random: chooses overflow buckets */
 	__u64 line_seed[2];	/* random, with hash_seed: choose a key's line and its tag there */
@@ -230,11 +230,7 @@ enum lg_rule_flags {
 	LG_RULE_GLOBAL = 1 << 0,	/* spends leased blocks; else a bucket of this host alone */
 	LG_RULE_SHADOW = 1 << 1,	/* counts would_deny, passes */
 	LG_RULE_EVALUATE_ALL = 1 << 2,	/* asked for its would-be verdict even when another rule already denied */
-	LG_RULE_PROTOCOL = 1 << 3,	/* `protocol` is compared */
-	LG_RULE_IPV4 = 1 << 4,		/* matches IPv4 */
-	LG_RULE_IPV6 = 1 << 5,		/* matches IPv6 */
 	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
-	LG_RULE_NOT_IP = 1 << 7,	/* matches frames that are no IP */
 	LG_RULE_EXEMPT = 1 << 8,	/* names packets that are limited only by rules that name them */
 };
 
@@ -258,24 +254,17 @@ _Static_assert(sizeof(struct lg_window) == 24, "lg_window: bump LG_ABI_VERSION")
 struct lg_rule {
 	__u32 rule_id;		/* 1 .. LG_RULES_MAX */
 	__u32 flags;		/* enum lg_rule_flags */
-	__u8 source[16];	/* IPv6 or mapped IPv4, masked by source_mask */
-	__u8 source_mask[16];
-	__u8 destination[16];
-	__u8 destination_mask[16];
 	__u8 key_mask4[16];	/* applied to a mapped IPv4 address to make the key; of a product to its source, 0 if it has none */
 	__u8 key_mask6[16];
 	__u8 destination_mask4[16]; /* product: to its destination, likewise */
 	__u8 destination_mask6[16];
 	struct lg_key_narrow narrow_mask; /* product: all ones where the key has the part */
-	struct lg_port_range ports[LG_PORT_RANGES_MAX];
-	__u8 n_ports;		/* 0: any destination port, and packets without ports match too */
-	__u8 protocol;		/* IP protocol number */
 	__u8 key_form;		/* enum lg_key_form: RULE, SOURCE or DESTINATION; 0: a product, see product_form */
 	__u8 on_full;		/* enum lg_on_full */
 	__u8 fallback;		/* enum lg_fallback; global rules */
 	__u8 algorithm;		/* enum lg_rule_algorithm; host scope */
 	__u8 table;		/* enum lg_rule_table */
-	__u8 _pad;
+	__u8 _pad[3];
 	__u32 cost;		/* tokens for each packet or byte; at least 1 */
 	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
@@ -292,7 +281,7 @@ struct lg_rule {
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
 };
-_Static_assert(sizeof(struct lg_rule) == 392, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 296, "lg_rule: bump LG_ABI_VERSION");
 
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,
@@ -300,22 +289,92 @@ enum lg_set_needs {
 	LG_NEEDS_BYTES = 1 << 2,	/* a rule counts bytes */
 };
 
+struct lg_bits {
+	__u64 w[LG_RULES_MAX / 64];	/* bit i: rules[i] of the set */
+};
+
 struct lg_ruleset {
 	__u64 version;		/* grows with each load */
 	__u32 n_rules;
 	__u32 needs;		/* enum lg_set_needs: what is looked up for the packet, because some rule asks for it */
-	__u64 exempt[(LG_RULES_MAX + 63) / 64]; /* bit i: rules[i] has LG_RULE_EXEMPT */
+	struct lg_bits exempt;	/* rules with LG_RULE_EXEMPT */
 	char interfaces[LG_INTERFACE_CLASSES][16]; /* names of the classes, from 1 on; "" behind the last */
 	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; behind n_rules what retired rules were, should they return */
 };
+
+/* ---- map `classifiers` (ARRAY, two entries, in step with `rules`): which rules of the set a packet matches ---- */
+
+/*
+ * For each field that rules look at: its value -> a class of values that are in the same rules -> the vector of those rules. A packet
+ * matches the AND of its vectors. All tables hold indexes into `vectors`; vector 0 is empty.
+ */
+enum lg_dimension {
+	LG_DIM_SOURCE = 1 << 0,
+	LG_DIM_DESTINATION = 1 << 1,
+	LG_DIM_NUMBER = 1 << 2,		/* destination port; ICMP: type << 8 | code; no IP: EtherType */
+	LG_DIM_SOURCE_PORT = 1 << 3,
+	LG_DIM_TCP_FLAGS = 1 << 4,
+	LG_DIM_VLAN = 1 << 5,
+	LG_DIM_INNER_VLAN = 1 << 6,
+	LG_DIM_INTERFACE = 1 << 7,
+};
+
+/* What every packet has, in one index: protocol, then these. */
+enum lg_kind {
+	LG_KIND_L4 = 1 << 8,		/* its ports, or its ICMP type and code, are known */
+	LG_KIND_FRAGMENT = 1 << 9,	/* times enum lg_fragment */
+	LG_KIND_FAMILY = 1 << 11,	/* times 0: no IP, 1: IPv4, 2: IPv6 */
+	LG_KIND_EGRESS = 1 << 13,
+	_LG_KIND_N = 1 << 14,
+};
+
+/*
+ * A prefix tree has leaves, which are indexes into `vectors`, and nodes, LG_TREE_NODE | place in `tree`. A node asks whether an
+ * address lies in a prefix, and if so, what its next `bits` bits are: an address, or its lower 64 bits, is x; i = (x - base) >> shift
+ * is below 1 << bits inside. Outside the way goes on at `outside`, else at the i-th of the words that follow. IPv4 stands in the upper
+ * 32 of 128 bits.
+ */
+#define LG_TREE_NODE (1u << 31)
+struct lg_tree_node {
+	__u64 base;
+	__u8 shift;
+	__u8 bits;
+	__u8 is_low;		/* x is the lower half; that the upper one is the right one, nodes above have asked */
+	__u8 _pad;
+	__u32 outside;
+};
+_Static_assert(sizeof(struct lg_tree_node) == 16, "lg_tree_node: bump LG_ABI_VERSION");
+
+#define LG_VLAN_SLOTS 8192 /* 4097 tags, rounded up: indexes are bounded by their bits */
+
+struct lg_classifier {
+	__u32 dims;		/* enum lg_dimension that some rule looks at; the others need no look */
+	__u32 n_rules;
+	__u32 source4, source6;	/* the trees' roots, by the family of the packet */
+	__u32 destination4, destination6;
+	__u32 _pad[10];
+	__u16 kinds[_LG_KIND_N];
+	__u16 numbers[65536];
+	__u16 source_ports[65536];
+	__u16 vlans[LG_VLAN_SLOTS];	/* by 1 + id; 0: untagged */
+	__u16 inner_vlans[LG_VLAN_SLOTS];
+	__u16 tcp_flags[256];
+	__u16 interfaces[LG_INTERFACE_CLASSES];
+	struct lg_bits vectors[LG_VECTORS_MAX];
+	__u32 tree[LG_TREE_WORDS];
+	__u32 _tail[16];	/* a node may begin at the last word, as far as the verifier knows */
+};
+_Static_assert(sizeof(struct lg_classifier) % 64 == 0 && __builtin_offsetof(struct lg_classifier, vectors) % 64 == 0,
+	       "vectors should lie in one line of memory each");
 
 /* ---- map `rule_names` (ARRAY of LG_RULES_MAX + 1): rule_id -> who it is; id 0 unused ---- */
 struct lg_rule_name {
 	char name[LG_NAME_LEN];	/* "" when the id is free */
 	__u64 fingerprint;	/* of everything that makes the rule what it is (match, key, unit, scope), not of its numbers */
 	__u64 retired_ns;	/* not 0: the rule left the file at this time; the id is reused only after its buckets are gone */
+	char match[LG_MATCH_TEXT_LEN]; /* what it matches, for people: "udp to 192.0.2.0/24 port 53" */
 };
-_Static_assert(sizeof(struct lg_rule_name) == 80, "lg_rule_name: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule_name) == 208, "lg_rule_name: bump LG_ABI_VERSION");
 
 /* ---- counters (PERCPU_ARRAY) ---- */
 struct lg_count {

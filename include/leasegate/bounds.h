@@ -2,12 +2,17 @@
  * Compile-time maxima, each with its reason. Shared by bpf/ and agent/. */
 #pragma once
 
-#define LG_RULES_MAX 64			/* rules of one set; the scan in classify.h is linear, so 64 keeps it near 60 ns */
+#define LG_RULES_MAX 256		/* rules of one set: the bits of struct lg_bits */
+#define LG_RULES_DEFAULT 64		/* rules that overflow buckets and counters have room for unless configured */
 #define LG_MATCHES_MAX 8		/* rules that may match one packet; more is refused when rules are loaded */
-#define LG_PORT_RANGES_MAX 8		/* destination port ranges of one rule */
 #define LG_SETS_MAX 256			/* named sets of prefixes of one file */
 #define LG_SET_PREFIXES_MAX 16384	/* prefixes of one set */
+#define LG_PORT_RANGES_MAX 8		/* ranges in one list of ports of one rule */
+#define LG_VECTORS_MAX 16384		/* different vectors of rules in one classifier, power of two */
+#define LG_TREE_WORDS 524288		/* of the prefix trees of one classifier: 2 MiB, power of two */
+#define LG_TREE_LEVELS 32		/* nodes between a tree's root and a leaf; agent/rules/prefix_tree.c says why it is enough */
 #define LG_NAME_LEN 64			/* rule, region, holder and instance names with their final NUL */
+#define LG_MATCH_TEXT_LEN 128		/* what a rule matches, said shortly, with the final NUL */
 #define LG_OVERFLOW_BUCKETS 1024	/* overflow buckets of one rule, power of two */
 #define LG_INTERFACE_CLASSES 64		/* interfaces that the rules of a set name, one less: each takes a bit in the kernel's tables */
 #define LG_INTERFACES_KNOWN_MAX 1024	/* entries of map interfaces: those that a set may name, with renamed and re-created ones */

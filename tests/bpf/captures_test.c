@@ -34,8 +34,7 @@ static int load(void **state)
 	p = progs_load(64, true);
 	progs_reset(p);
 	/* Everything that has a port is refused, so that a port read where there is none shows. */
-	progs_rule(p, 0)->n_ports = 1;
-	p->set.rules[0].ports[0] = (struct lg_port_range){ 0, 65535 };
+	progs_match(p, progs_rule(p, 0))->destination_ports = (struct lg_ranges){ .n = 1, .v = { { 0, 65535 } } };
 	progs_publish(p);
 	return 0;
 }

@@ -162,9 +162,7 @@ static void both_hooks_charge_the_same_bytes_for_tagged_frames(void **state)
 	make_world(1500);
 	attach_xdp(ns_far, "lgh1");
 	attach_tc(ns_far, "lgh1", LG_HOOK_TC_INGRESS);
-	progs_rule(p, 1000);
-	p->set.rules[0].n_ports = 1;
-	p->set.rules[0].ports[0] = (struct lg_port_range){ 53, 53 };
+	progs_port(p, progs_rule(p, 1000), 53);
 	progs_publish(p);
 	for (int tags = 0; tags < 3; tags++) {
 		lg_pkt_init(&pkt);
@@ -204,8 +202,7 @@ static void headers_in_an_skb_s_pages_are_read(void **state)
 	make_world(9000);
 	attach_tc(ns_far, "lgh1", LG_HOOK_TC_INGRESS);
 	rule = progs_rule(p, 0);
-	rule->n_ports = 1;
-	rule->ports[0] = (struct lg_port_range){ 53, 53 };
+	progs_port(p, rule, 53);
 	progs_publish(p);
 	lg_pkt_init(&pkt);
 	lg_pkt_ip6(&pkt, "2001:db8::1", "2001:db8::2");
@@ -277,8 +274,7 @@ static void superframes_are_charged_as_what_they_become_on_the_wire(void **state
 	attach_xdp(ns_far, "lgh1");
 	attach_tc(ns_near, "lgh0", LG_HOOK_TC_EGRESS);
 	rule = progs_rule(p, 1u << 30); /* counts the TCP packets to the far end and nothing else */
-	rule->n_ports = 1;
-	rule->ports[0] = (struct lg_port_range){ 7777, 7777 };
+	progs_port(p, rule, 7777);
 	progs_publish(p);
 	n_runs = runs(LG_HOOK_TC_EGRESS);
 	transfer(4u << 20);

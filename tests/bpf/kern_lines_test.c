@@ -25,7 +25,7 @@ static void rule_add(uint32_t id, uint32_t first, uint32_t n)
 static void load(void)
 {
 	set.version++;
-	assert_int_equal(lg_kern_rules_load(kern, &set, names), 0);
+	assert_int_equal(load_set(&set, names), 0);
 }
 
 static void slot_put(uint32_t line, uint32_t slot, uint64_t word, const struct lg_key *key, uint64_t denied_tok)

@@ -29,6 +29,7 @@
 #include <bpf/libbpf.h>
 
 #include "kern/kern.h"
+#include "rules/vectors.h"
 
 #define TEST_ETHERTYPE 0x88b5 /* for experiments: nothing else sends it */
 #define FRAMES 20
@@ -68,6 +69,22 @@ __attribute__((format(printf, 1, 2))) static inline int try_run(const char *fmt,
 static inline struct lg_kern_options options(const char *instance)
 {
 	return (struct lg_kern_options){ .instance = instance, .root = root, .max_keys = 1024, .incarnation = 7 };
+}
+
+/* Loads a set with a classifier by which every packet matches all its rules. */
+static inline int load_set(const struct lg_ruleset *set, const struct lg_rule_name *names)
+{
+	static struct lg_classifier classifier;
+	const struct lg_match *matches[LG_RULES_MAX];
+	static const struct lg_match any;
+	struct lg_complaint c;
+
+	for (uint32_t i = 0; i < LG_RULES_MAX; i++)
+		matches[i] = &any;
+	assert_int_equal(lg_vectors_build(matches, set->n_rules <= LG_RULES_MAX ? set->n_rules : LG_RULES_MAX,
+					  (const char(*)[16])set->interfaces, &classifier, &c),
+			 0);
+	return lg_kern_rules_load(kern, set, &classifier, names);
 }
 
 static inline struct lg_kern *open_as(const struct lg_kern_options *o, int want)

@@ -268,7 +268,7 @@ static void what_keeps_links_alive_is_limited_by_rules_that_name_it_alone(void *
 		progs_expect(p, hook, &vrrp, LG_PASS_EXEMPT);
 		progs_expect(p, hook, &too_big, LG_PASS_EXEMPT);
 		progs_expect(p, hook, &arp, LG_PASS_EXEMPT);
-		p->set.exempt[0] = 1;
+		p->set.exempt.w[0] = 1;
 		progs_publish(p);
 		progs_expect(p, hook, &vrrp, LG_DROP_LIMIT);
 		progs_expect(p, hook, &too_big, LG_DROP_LIMIT);

@@ -26,6 +26,7 @@
 #include "base/mem.h"
 #include "leasegate.skel.h"
 #include "rules/rate.h"
+#include "rules/vectors.h"
 #include "tests/lib/pkt.h"
 
 #define MS 1000000ull
@@ -35,6 +36,9 @@
 struct progs {
 	struct leasegate_bpf *skel;
 	struct lg_ruleset set;		/* as lg_rule_* below build it; progs_publish() puts it in force */
+	struct lg_match matches[LG_RULES_MAX]; /* what its rules match, by place in the set: nothing said is all IP packets */
+	struct lg_prefix prefixes[LG_RULES_MAX][2];
+	struct lg_classifier classifier;
 	struct lg_control control;
 	uint64_t now_ns;
 	uint32_t n_lines;		/* given to rules */
@@ -63,8 +67,15 @@ static inline void progs_control(struct progs *p)
 static inline void progs_publish(struct progs *p)
 {
 	uint32_t other = !p->control.active_set;
+	const struct lg_match *matches[LG_RULES_MAX];
+	struct lg_complaint c;
 
+	for (uint32_t i = 0; i < p->set.n_rules; i++)
+		matches[i] = &p->matches[i];
+	assert_int_equal(lg_vectors_build(matches, p->set.n_rules, (const char(*)[16])p->set.interfaces, &p->classifier, &c), 0);
 	p->set.version++;
+	assert_int_equal(bpf_map__update_elem(p->skel->maps.classifiers, &other, sizeof(other), &p->classifier, sizeof(p->classifier), 0),
+			 0);
 	assert_int_equal(bpf_map__update_elem(p->skel->maps.rules, &other, sizeof(other), &p->set, sizeof(p->set), 0), 0);
 	p->control.active_set = other;
 	progs_control(p);
@@ -156,8 +167,8 @@ static inline struct lg_rule *progs_rule(struct progs *p, uint64_t burst_tok)
 	struct lg_rule *rule = &p->set.rules[p->set.n_rules++];
 
 	memset(rule, 0, sizeof(*rule));
+	memset(&p->matches[p->set.n_rules - 1], 0, sizeof(p->matches[0]));
 	rule->rule_id = p->set.n_rules;
-	rule->flags = LG_RULE_IPV4 | LG_RULE_IPV6;
 	rule->key_form = LG_FORM_SOURCE;
 	memset(rule->key_mask4, 0xff, 16);
 	memset(rule->key_mask6, 0xff, 16);
@@ -217,6 +228,29 @@ static inline void progs_address(uint8_t at[16], const char *text)
 	}
 	at[10] = at[11] = 0xff;
 	assert_int_equal(inet_pton(AF_INET, text, at + 12), 1);
+}
+
+/* What a rule of the set matches. */
+static inline struct lg_match *progs_match(struct progs *p, const struct lg_rule *rule)
+{
+	return &p->matches[rule - p->set.rules];
+}
+
+/* The rule matches packets to this port alone. */
+static inline void progs_port(struct progs *p, const struct lg_rule *rule, uint16_t port)
+{
+	progs_match(p, rule)->destination_ports = (struct lg_ranges){ .n = 1, .v = { { port, port } } };
+}
+
+/* The rule matches packets from this address alone. */
+static inline void progs_source(struct progs *p, const struct lg_rule *rule, const char *source)
+{
+	struct lg_prefix *prefix = &p->prefixes[rule - p->set.rules][0];
+
+	progs_address(prefix->addr, source);
+	prefix->family = strchr(source, ':') ? 6 : 4;
+	prefix->len = prefix->family == 6 ? 128 : 32;
+	progs_match(p, rule)->source = (struct lg_prefix_list){ .n = 1, .v = prefix };
 }
 
 static inline struct lg_key progs_key(uint32_t rule_id, const char *source)

@@ -309,8 +309,7 @@ ROW(a_rule_for_ports_leaves_later_fragments_and_other_ports_alone)
 	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 443), b = udp("10.0.0.1", "192.0.2.1", 444), later;
 	struct lg_rule *rule = progs_rule(p, 0);
 
-	rule->n_ports = 1;
-	rule->ports[0] = (struct lg_port_range){ 443, 443 };
+	progs_port(p, rule, 443);
 	progs_publish(p);
 	lg_pkt_init(&later);
 	lg_pkt_ip4(&later, "10.0.0.1", "192.0.2.1", 0);
@@ -354,8 +353,7 @@ static void ports_far_behind_the_first_bytes_are_found(void **state)
 	struct lg_rule *rule = progs_rule(p, 0);
 
 	(void)state;
-	rule->n_ports = 1;
-	rule->ports[0] = (struct lg_port_range){ 53, 53 };
+	progs_port(p, rule, 53);
 	progs_publish(p);
 	lg_pkt_init(&a);
 	lg_pkt_ip6(&a, "2001:db8::1", "2001:db8::2");
@@ -378,8 +376,7 @@ ROW(extension_headers_are_walked)
 	struct lg_pkt_buf a;
 	struct lg_rule *rule = progs_rule(p, 0);
 
-	rule->n_ports = 1;
-	rule->ports[0] = (struct lg_port_range){ 53, 53 };
+	progs_port(p, rule, 53);
 	progs_publish(p);
 	lg_pkt_init(&a);
 	lg_pkt_ip6(&a, "2001:db8::1", "2001:db8::2");
@@ -548,8 +545,7 @@ ROW(rules_at_both_ends_of_a_full_set_are_found)
 	for (uint32_t i = 0; i < LG_RULES_MAX; i++) {
 		struct lg_rule *rule = progs_rule(p, i == LG_RULES_MAX - 1 ? 1 : 5);
 
-		memset(rule->source_mask, 0xff, 16);
-		progs_address(rule->source, i == LG_RULES_MAX - 1 || !i ? "10.0.0.1" : "10.0.0.3");
+		progs_source(p, rule, i == LG_RULES_MAX - 1 || !i ? "10.0.0.1" : "10.0.0.3");
 	}
 	progs_publish(p);
 	progs_expect(p, hook, &b, LG_PASS_NO_RULE);

@@ -26,7 +26,7 @@ int sim_share_new(const struct lg_rule_def *def, uint32_t regions, uint32_t host
 
 	if (!s)
 		return -ENOMEM;
-	r = lg_rules_compile(&rules, &env, &set, names, &c);
+	r = lg_rules_compile(&rules, &env, &set, NULL, names, &c);
 	if (r < 0)
 		return r;
 	s->rule = set.rules[0];

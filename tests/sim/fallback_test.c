@@ -38,7 +38,7 @@ static double rate(const struct sim *s, uint32_t region, uint32_t host, double n
 }
 
 /* One run, in which something is cut off for a minute. by_share_tok per region's share at most: what that time allows. */
-static void run(enum lg_class class, enum lg_algorithm algorithm, enum lg_lease_kind kind, enum sim_fault_kind cut, uint64_t seed,
+static void run(enum lg_rule_class class, enum lg_algorithm algorithm, enum lg_lease_kind kind, enum sim_fault_kind cut, uint64_t seed,
 		struct sim_result *ret_result, struct lg_terms *ret_terms)
 {
 	struct lg_rule_def rule = { .name = "r", .scope = LG_SCOPE_GLOBAL, .class = class, .algorithm = algorithm, .limit_tok = LIMIT,

@@ -84,7 +84,7 @@ TEST(a_written_max_outstanding_sets_the_period)
 }
 
 /* 10,000 per second: spans of so many milliseconds are bursts of ten times as many tokens. */
-static struct lg_terms of_class(enum lg_class class, uint64_t span_ms, uint64_t far_rtt_ns)
+static struct lg_terms of_class(enum lg_rule_class class, uint64_t span_ms, uint64_t far_rtt_ns)
 {
 	struct lg_rule_def rule = { .class = class, .algorithm = LG_TOKEN_BUCKET, .limit_tok = 10000, .per_ns = S,
 				    .burst_tok = 10 * span_ms };
@@ -218,7 +218,7 @@ TEST(what_hosts_may_spend_at_first_is_taken_off_what_is_leased)
 TEST(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts)
 {
 	static const struct {
-		enum lg_class class;
+		enum lg_rule_class class;
 		enum lg_algorithm algorithm;
 		enum lg_unit unit;
 		uint64_t limit_tok, burst_tok, per_s, written_tok;
@@ -257,7 +257,7 @@ TEST(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts)
 TEST(shares_of_a_strict_rule_are_taken_off_what_is_leased)
 {
 	static const struct {
-		enum lg_class class;
+		enum lg_rule_class class;
 		enum lg_fallback fallback;
 		enum lg_algorithm algorithm;
 		uint64_t limit_tok, burst_tok, written_tok, shares_tok, leased_limit_tok, leased_budget_tok;
@@ -361,7 +361,7 @@ TEST(a_rule_without_hosts_or_rate_divides_by_nothing)
 
 TEST(periods_grow_with_little_use_where_nothing_else_is_written)
 {
-	static const struct { enum lg_class class; uint32_t permille, mps; bool adaptive; } rows[] = {
+	static const struct { enum lg_rule_class class; uint32_t permille, mps; bool adaptive; } rows[] = {
 		{ LG_CLASS_LEASE, 0, 0, true }, { LG_CLASS_STRICT, 0, 0, true }, { LG_CLASS_SYNC, 0, 0, false },
 		{ LG_CLASS_LEASE, 300, 0, false }, { LG_CLASS_LEASE, 0, 1000, false }, { LG_CLASS_STRICT, 100, 0, false },
 	};

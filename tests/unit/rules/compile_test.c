@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/num.h"
-#include "rules/overlap.h"
 #include "rules/rate.h"
 #include "rules/yaml.h"
 
@@ -23,6 +22,8 @@ struct loads {
 	struct lg_rule_name names[LG_RULES_MAX + 1];
 	struct lg_complaint c;
 };
+
+static struct lg_classifier classifier;
 
 static struct lg_rules *parse(const char *text)
 {
@@ -37,7 +38,7 @@ static struct lg_rules *parse(const char *text)
 static void loads_init(struct loads *l)
 {
 	memset(l, 0, sizeof(*l));
-	l->env = (struct lg_compile_env){ .now_ns = 1000 * S, .n_regions = 3, .hosts_in_region = 4, .grace_ns = S };
+	l->env = (struct lg_compile_env){ .now_ns = 1000 * S, .n_regions = 3, .hosts_in_region = 4, .grace_ns = S, .max_rules = 64 };
 }
 
 static int load(struct loads *l, const char *text)
@@ -45,7 +46,7 @@ static int load(struct loads *l, const char *text)
 	_cleanup_(lg_rules_free) struct lg_rules *rules = parse(text);
 	int r;
 
-	r = lg_rules_compile(rules, &l->env, &l->set, l->names, &l->c);
+	r = lg_rules_compile(rules, &l->env, &l->set, &classifier, l->names, &l->c);
 	l->env.old_set = &l->set;
 	l->env.old_names = l->names;
 	return r;
@@ -76,9 +77,7 @@ static uint64_t left_tok(const struct lg_rate *rate, uint64_t full_at_vt, uint64
 
 static void every_field_of_a_host_rule_reaches_the_kernel(void **state)
 {
-	static const uint8_t source[16] = { [10] = 0xff, [11] = 0xff, 198, 51, 100 };
 	static const uint8_t mask24[16] = { 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 };
-	static const uint8_t zero[16];
 	uint8_t mask56[16] = { 255, 255, 255, 255, 255, 255, 255 };
 	const struct lg_rule *rule;
 	struct lg_rate rate;
@@ -100,17 +99,10 @@ static void every_field_of_a_host_rule_reaches_the_kernel(void **state)
 	assert_int_equal(l.set.version, 1);
 	assert_int_equal(l.set.n_rules, 2);
 	rule = rule_named(&l, "a");
-	assert_int_equal(rule->flags,
-			 LG_RULE_SHADOW | LG_RULE_EVALUATE_ALL | LG_RULE_PROTOCOL | LG_RULE_IPV4 | LG_RULE_IPV6 | LG_RULE_BYTES);
-	assert_memory_equal(rule->source, source, 16);
-	assert_memory_equal(rule->source_mask, mask24, 16);
-	assert_memory_equal(rule->destination, zero, 16);
-	assert_memory_equal(rule->destination_mask, zero, 16);
+	assert_string_equal(l.names[rule->rule_id].match, "UDP packets to port 53 or 8000-8099 from 198.51.100.0/24 to anywhere");
+	assert_int_equal(classifier.dims, LG_DIM_SOURCE | LG_DIM_NUMBER);
+	assert_int_equal(rule->flags, LG_RULE_SHADOW | LG_RULE_EVALUATE_ALL | LG_RULE_BYTES);
 	assert_memory_equal(rule->key_mask4, mask24, 16);
-	assert_int_equal(rule->n_ports, 2);
-	assert_int_equal(rule->ports[0].lo, 53);
-	assert_int_equal(rule->ports[1].hi, 8099);
-	assert_int_equal(rule->protocol, 17);
 	assert_int_equal(rule->key_form, LG_FORM_SOURCE);
 	assert_int_equal(rule->on_full, LG_ON_FULL_DENY);
 	assert_int_equal(rule->cold_burst_tok, 65536);
@@ -122,48 +114,11 @@ static void every_field_of_a_host_rule_reaches_the_kernel(void **state)
 	assert_memory_equal(&rule->rate, &rate, sizeof(rate));
 
 	rule = rule_named(&l, "b");
-	assert_int_equal(rule->flags, LG_RULE_IPV4 | LG_RULE_IPV6);
+	assert_int_equal(rule->flags, 0);
+	assert_string_equal(l.names[rule->rule_id].match, "all IP packets");
 	assert_memory_equal(rule->key_mask6, mask56, 16);
 	assert_int_equal(rule->key_form, LG_FORM_DESTINATION);
 	assert_int_equal(rule->on_full, LG_ON_FULL_PASS);
-}
-
-static void prefixes_of_every_length_become_masks_of_their_family(void **state)
-{
-	static const struct {
-		const char *prefix;
-		unsigned int bits;
-		uint32_t family; /* of the header: IPv4 addresses stand in IPv6 too */
-	} rows[] = {
-		{ "0.0.0.0/0", 96, LG_RULE_IPV4 | LG_RULE_IPV6 },
-		{ "128.0.0.0/1", 97, LG_RULE_IPV4 | LG_RULE_IPV6 },
-		{ "10.0.0.0/31", 127, LG_RULE_IPV4 | LG_RULE_IPV6 },
-		{ "10.0.0.1/32", 128, LG_RULE_IPV4 | LG_RULE_IPV6 },
-		{ "::/0", 0, LG_RULE_IPV6 },
-		{ "2001:db8::/63", 63, LG_RULE_IPV6 },
-		{ "2001:db8::/64", 64, LG_RULE_IPV6 },
-		{ "2001:db8::/65", 65, LG_RULE_IPV6 },
-		{ "2001:db8::2/127", 127, LG_RULE_IPV6 },
-		{ "2001:db8::1/128", 128, LG_RULE_IPV6 },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		const struct lg_rule *rule;
-		uint8_t mask[16];
-		struct loads l;
-		char text[200];
-
-		loads_init(&l);
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, match: {destination: \"%s\"}}\n",
-			 rows[i].prefix);
-		load_ok(&l, text);
-		rule = rule_named(&l, "a");
-		memset(mask, 0xff, sizeof(mask));
-		lg_addr_mask(mask, rows[i].bits);
-		assert_memory_equal(rule->destination_mask, mask, 16);
-		assert_int_equal(rule->flags & (LG_RULE_IPV4 | LG_RULE_IPV6), rows[i].family);
-	}
 }
 
 static void the_key_of_a_whole_rule_has_no_mask(void **state)
@@ -551,9 +506,13 @@ static void more_rules_than_fit_are_refused(void **state)
 		defs[i].line = (uint32_t)i + 2;
 		defs[i].per_ns = S;
 	}
-	assert_int_equal(lg_rules_compile(&rules, &l.env, &l.set, l.names, &l.c), -EINVAL);
-	assert_string_equal(l.c.text, "rule \"r64\" is one too many: 64 is the most");
+	assert_int_equal(lg_rules_compile(&rules, &l.env, &l.set, &classifier, l.names, &l.c), -EINVAL);
+	assert_string_equal(l.c.text, "rule \"r64\" is one too many: 64 is the most (max_rules in the configuration)");
 	assert_int_equal(l.c.line, 66);
+	l.env.max_rules = LG_RULES_MAX;
+	assert_int_equal(lg_rules_compile(&rules, &l.env, &l.set, &classifier, l.names, &l.c), -EINVAL);
+	assert_string_equal(l.c.text, "rule \"r256\" is one too many: 256 is the most");
+	assert_int_equal(l.c.line, 258);
 }
 
 static void numbers_that_no_file_can_hold_are_refused_too(void **state)
@@ -564,7 +523,7 @@ static void numbers_that_no_file_can_hold_are_refused_too(void **state)
 
 	(void)state;
 	loads_init(&l);
-	assert_int_equal(lg_rules_compile(&rules, &l.env, &l.set, l.names, &l.c), -EINVAL);
+	assert_int_equal(lg_rules_compile(&rules, &l.env, &l.set, &classifier, l.names, &l.c), -EINVAL);
 	assert_string_equal(
 		l.c.text,
 		"rule \"a\": a limit of 18446744073709551615/1s with a burst of 1 is outside what the kernel can "
@@ -673,134 +632,10 @@ static void nine_rules_that_never_meet_are_fine(void **state)
 	}
 }
 
-/* xorshift: the same numbers on every machine. */
-static uint64_t random_next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
-
-/* Tiny spaces, so that every packet can be tried: addresses 10.0.0.0 to .7, protocols udp, tcp and 47, ports 0 to 3. */
-static void random_rule(uint64_t *seed, struct lg_rule_def *rule, struct lg_prefix own[2])
-{
-	static const uint8_t protocols[] = { 17, 6, 47 };
-	struct lg_prefix_list *sides[] = { &rule->match.source, &rule->match.destination };
-	struct lg_ranges *ports = &rule->match.destination_ports;
-
-	memset(rule, 0, sizeof(*rule));
-	for (size_t i = 0; i < 2; i++) {
-		if (random_next(seed) % 3 == 0)
-			continue;
-		own[i] = (struct lg_prefix){ 4,
-					     (uint8_t)(29 + random_next(seed) % 4),
-					     { [10] = 0xff, [11] = 0xff, 10, 0, 0, (uint8_t)(random_next(seed) % 8) } };
-		lg_addr_mask(own[i].addr, 96u + own[i].len);
-		*sides[i] = (struct lg_prefix_list){ .n = 1, .v = &own[i] };
-	}
-	rule->match.has_protocol = random_next(seed) % 2;
-	rule->match.protocol = rule->match.has_protocol ? protocols[random_next(seed) % 3] : 0;
-	if (random_next(seed) % 2 && rule->match.protocol != 47) {
-		ports->n = 1;
-		ports->v[0].lo = (uint16_t)(random_next(seed) % 4);
-		ports->v[0].hi = (uint16_t)(ports->v[0].lo + random_next(seed) % 3);
-	}
-}
-
-static bool packet_matches(const struct lg_rule_def *rule, unsigned int src, unsigned int dst, unsigned int protocol,
-			   unsigned int port)
-{
-	unsigned int ends[] = { src, dst };
-	const struct lg_prefix *sides[] = { rule->match.source.v, rule->match.destination.v };
-	const struct lg_ranges *ports = &rule->match.destination_ports;
-
-	for (size_t i = 0; i < 2; i++)
-		if (sides[i] &&
-		    ends[i] >> (32 - sides[i]->len) != (unsigned int)sides[i]->addr[15] >> (32 - sides[i]->len))
-			return false;
-	if (rule->match.has_protocol && rule->match.protocol != protocol)
-		return false;
-	return !ports->n || (protocol != 47 && ports->v[0].lo <= port && port <= ports->v[0].hi);
-}
-
-static unsigned int most_matches(const struct lg_rules *rules)
-{
-	static const unsigned int protocols[] = { 17, 6, 47, 1 };
-	unsigned int most = 0;
-
-	for (unsigned int packet = 0; packet < 8 * 8 * 4 * 8; packet++) {
-		unsigned int n = 0;
-
-		for (size_t i = 0; i < rules->n; i++)
-			n += packet_matches(&rules->v[i], packet % 8, packet / 8 % 8, protocols[packet / 64 % 4],
-					    packet / 256);
-		most = n > most ? n : most;
-	}
-	return most;
-}
-
-static void the_search_agrees_with_trying_every_packet(void **state)
-{
-	uint64_t seed = 0x1ea5e9a7e;
-
-	(void)state;
-	for (int round = 0; round < 300; round++) {
-		struct lg_rule_def defs[20];
-		struct lg_prefix own[20][2];
-		struct lg_rules rules = { .n = 1 + random_next(&seed) % N_ELEMS(defs), .v = defs };
-		struct lg_overlap overlap;
-		unsigned int most;
-
-		for (size_t i = 0; i < rules.n; i++)
-			random_rule(&seed, &defs[i], own[i]);
-		most = most_matches(&rules);
-		assert_int_equal(lg_overlap_find(&rules, most, &overlap), 0);
-		if (most == 0)
-			continue;
-		assert_int_equal(lg_overlap_find(&rules, most - 1, &overlap), 1);
-		assert_int_equal(__builtin_popcountll(overlap.matches), most);
-		for (size_t i = 0; overlap.family == 4 && i < rules.n; i++)
-			assert_int_equal(overlap.matches >> i & 1,
-					 packet_matches(&defs[i],
-							lg_addr_is_mapped(overlap.source) && overlap.source[12]
-								? overlap.source[15]
-								: 99,
-							overlap.destination[12] ? overlap.destination[15] : 99,
-							overlap.protocol, overlap.port));
-	}
-}
-
-static void the_worst_set_is_searched_in_a_moment(void **state)
-{
-	struct lg_rule_def defs[LG_RULES_MAX] = { 0 };
-	struct lg_rules rules = { .n = LG_RULES_MAX, .v = defs };
-	static struct lg_prefix own[LG_RULES_MAX][2];
-	struct lg_overlap overlap;
-
-	(void)state;
-	/* Every address and protocol has many rules, and only ports tell them apart: nothing is cut off early. */
-	for (size_t i = 0; i < LG_RULES_MAX; i++) {
-		struct lg_ranges *ports = &defs[i].match.destination_ports;
-
-		own[i][0] = (struct lg_prefix){ 4, (uint8_t)(i / 2), { [10] = 0xff, [11] = 0xff } };
-		own[i][1] = (struct lg_prefix){ 4, (uint8_t)(31 - i / 2), { [10] = 0xff, [11] = 0xff } };
-		defs[i].match.source = (struct lg_prefix_list){ .n = 1, .v = &own[i][0] };
-		defs[i].match.destination = (struct lg_prefix_list){ .n = 1, .v = &own[i][1] };
-		ports->n = LG_PORT_RANGES_MAX;
-		for (size_t p = 0; p < LG_PORT_RANGES_MAX; p++)
-			ports->v[p].lo = ports->v[p].hi = (uint16_t)(i * LG_PORT_RANGES_MAX + p);
-	}
-	assert_int_equal(lg_overlap_find(&rules, LG_MATCHES_MAX, &overlap), 0);
-	assert_int_equal(lg_overlap_find(&rules, 1, &overlap), 0);
-	assert_int_equal(lg_overlap_find(&rules, 0, &overlap), 1);
-}
-
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_field_of_a_host_rule_reaches_the_kernel),
-		cmocka_unit_test(prefixes_of_every_length_become_masks_of_their_family),
 		cmocka_unit_test(the_key_of_a_whole_rule_has_no_mask),
 		cmocka_unit_test(the_fallback_share_is_the_hosts_part_rounded_down),
 		cmocka_unit_test(the_share_waits_for_grace_or_for_the_window),
@@ -821,8 +656,6 @@ int main(void)
 		cmocka_unit_test(eight_rules_may_match_a_packet_and_nine_may_not),
 		cmocka_unit_test(the_example_packet_is_one_that_matches),
 		cmocka_unit_test(nine_rules_that_never_meet_are_fine),
-		cmocka_unit_test(the_search_agrees_with_trying_every_packet),
-		cmocka_unit_test(the_worst_set_is_searched_in_a_moment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

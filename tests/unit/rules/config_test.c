@@ -37,6 +37,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"max_keys: 1000000\n"
 				"line_keys: 0\n"
 				"log_keys: 1000\n"
+				"max_rules: 256\n"
 				"unparsable: drop\n"
 				"nat64: \"64:ff9b::/96\"\n"
 				"interfaces:\n"
@@ -114,6 +115,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_int_equal(c.max_keys, 1000000);
 	assert_int_equal(c.line_keys, 0);
 	assert_int_equal(c.log_keys, 1000);
+	assert_int_equal(c.max_rules, 256);
 	assert_true(c.unparsable_drop);
 	assert_memory_equal(c.nat64, nat64, sizeof(nat64));
 	assert_int_equal(c.n_interfaces, 3);
@@ -171,6 +173,7 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_int_equal(c.max_keys, LG_KEYS_DEFAULT);
 	assert_int_equal(c.line_keys, LG_LINE_KEYS_DEFAULT);
 	assert_int_equal(c.log_keys, LG_LOGS_DEFAULT);
+	assert_int_equal(c.max_rules, LG_RULES_DEFAULT);
 	assert_false(c.unparsable_drop);
 	assert_int_equal(c.nat64[0] | c.nat64[1], 0);
 	assert_int_equal(c.n_interfaces, 0);
@@ -321,6 +324,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:3:11: instance: \"_x\" is no name: write a-z, 0-9, _ and -, after a first letter or digit" },
 		{ NODE "name: a b\n", LG_CONFIG_NODE, "c.yaml:3:7: name: \"a b\" is no name" NAME_RULE },
 		{ NODE "max_keys: 15\n", LG_CONFIG_NODE, "c.yaml:3:11: max_keys: \"15\" is below the minimum, 16" },
+		{ NODE "max_rules: 257\n", LG_CONFIG_NODE, "c.yaml:3:12: max_rules: \"257\" is above the maximum, 256" },
 		{ NODE "max_keys: 16777217\n", LG_CONFIG_NODE,
 		  "c.yaml:3:11: max_keys: \"16777217\" is above the maximum, 16777216" },
 		{ NODE "line_keys: 134217729\n", LG_CONFIG_NODE,
@@ -351,7 +355,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"tls\": known here are instance, name, region, regions, upstream, metrics, "
 		  "rules, state_dir, "
-		  "run_dir, max_keys, line_keys, log_keys, unparsable, nat64, interfaces, test" },
+		  "run_dir, max_keys, line_keys, log_keys, max_rules, unparsable, nat64, interfaces, test" },
 		/* interfaces */
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },

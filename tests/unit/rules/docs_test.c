@@ -245,6 +245,7 @@ static void snippet_keys_note(const struct block *b, bool is_rules)
 /* Reads, and for rules compiles, a text as the file it is for. */
 static int text_load(const char *kind, const char *text, size_t len, struct lg_complaint *c)
 {
+	static struct lg_classifier classifier;
 	static struct lg_ruleset set;
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_config config;
@@ -259,7 +260,7 @@ static int text_load(const char *kind, const char *text, size_t len, struct lg_c
 		return lg_config_parse(text, len, "region.yaml", LG_CONFIG_REGION, &config, c);
 	assert_string_equal(kind, "rules");
 	r = lg_rules_parse(text, len, "rules.yaml", &rules, c);
-	return r < 0 ? r : lg_rules_compile(rules, &env, &set, names, c);
+	return r < 0 ? r : lg_rules_compile(rules, &env, &set, &classifier, names, c);
 }
 
 /* The block after a refused one holds the complaint, as printed. */

@@ -42,7 +42,7 @@ static int load(const char *text)
 
 	if (lg_rules_parse(text, strlen(text), "r.yaml", &rules, &c) < 0)
 		fail_msg("%u:%u: %s\n%s", c.line, c.col, c.text, text);
-	r = lg_rules_compile(rules, &env, &set, names, &c);
+	r = lg_rules_compile(rules, &env, &set, NULL, names, &c);
 	env.old_set = &set;
 	env.old_names = names;
 	return r;

@@ -303,7 +303,7 @@ static void names_are_the_words_of_the_file(void **state)
 static void shares_are_the_limit_once_more_or_a_tenth_of_it_on_any_clock(void **state)
 {
 	static const struct {
-		enum lg_class class;
+		enum lg_rule_class class;
 		enum lg_algorithm algorithm;
 		uint64_t limit_tok, burst_tok, per_ns, parts, rate_tok, share_per_ns, share_burst_tok;
 	} rows[] = {

@@ -273,7 +273,7 @@ static void scope_and_class_follow_from_each_other(void **state)
 	static const struct {
 		const char *keys;
 		enum lg_scope scope;
-		enum lg_class class;
+		enum lg_rule_class class;
 		enum lg_fallback fallback;
 	} rows[] = {
 		{ "scope: host", LG_SCOPE_HOST, LG_CLASS_LOCAL, LG_FALLBACK_DENY },
@@ -811,9 +811,9 @@ static void bombs_are_refused_by_their_first_bound(void **state)
 	assert_string_equal(refused(text, n), "r.yaml:1:65: nested deeper than 16 levels");
 
 	n = (size_t)sprintf(text, "rules:\n");
-	for (int i = 0; i < 65; i++)
-		n += (size_t)sprintf(text + n, "  - {name: r%d, limit: 1/s, match: {protocol: %d}}\n", i, i);
-	assert_string_equal(refused(text, n), "r.yaml:2:3: rules: has 65 items, but 0 to 64 are possible");
+	for (int i = 0; i < 257; i++)
+		n += (size_t)sprintf(text + n, "  - {name: r%d, limit: 1/s, match: {destination_port: %d}}\n", i, i);
+	assert_string_equal(refused(text, n), "r.yaml:2:3: rules: has 257 items, but 0 to 256 are possible");
 
 	n = (size_t)sprintf(text, "rules:\n");
 	while (n < 600000)
