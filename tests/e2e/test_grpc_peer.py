@@ -28,13 +28,15 @@ RULES = f"""rules:
 
 def fingerprint(limit=LIMIT):
     """Of the rule above, made as docs/protocol.md says."""
-    xxh3 = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH3_64bits
-    xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t]
-    anywhere = [0, 0, 0, 0]			# no prefix: family, length, 16 bytes of address
-    words = [1, 1 + 17, *anywhere, *anywhere, 1, 53 << 16 | 53, 2, 32, 64, 0, 2]
-    words += [1, limit, 60 * 10**9, limit, 1, 0, 0, 0, 0, 2**64 - 1]
-    data = b"".join(w.to_bytes(8, "little") for w in words)
-    return xxh3(data, len(data))
+    xxh3 = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH3_64bits_withSeed
+    xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+    match = [1 + 17, 0, 0, 0, 1, 53 << 16 | 53] + 9 * [0]
+    key = [2, 32 << 8 | 64, 0]
+    words = [1, *match, *key, 0, 2, 1, limit, 60 * 10**9, limit, 1, 0, 0, 0, 0, 2**64 - 1]
+    mark = 0
+    for word in words:
+        mark = xxh3(word.to_bytes(8, "little"), 8, mark)
+    return mark
 
 
 # ---- scenarios, inside the namespace ----
