@@ -194,7 +194,8 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 			sizeof(limit));
 	o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "rule",
 		      lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
-		      "key", key, "form", form_name(row->key.form), "kind", kind_name(b->kind), "granted_tok", (json_int_t)b->granted_tok, "spent_tok",
+		      "key", key, "form", form_name(row->key.form), "kind", kind_name(b->kind), "granted_tok",
+		      (json_int_t)b->granted_tok, "spent_tok",
 		      (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
 		      (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(k, row, now_ns), "expires_in_ms",
 		      b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",

@@ -129,6 +129,35 @@ static void lines_warn(const struct lg_node *n)
 	}
 }
 
+static bool is_configured(const struct lg_config *config, const struct lg_match *match)
+{
+	for (size_t i = 0; i < config->n_interfaces; i++)
+		for (size_t j = 0; j < match->n_interfaces; j++)
+			if (strcmp(config->interfaces[i].name, match->interfaces[j]) == 0)
+				return true;
+	return match->n_interfaces == 0;
+}
+
+/* Rules that no packet can match where this host enforces. */
+static void hooks_warn(const struct lg_node *n)
+{
+	bool in = false, out = false;
+
+	for (size_t i = 0; i < n->config.n_interfaces; i++) {
+		in = in || n->config.interfaces[i].xdp != LG_XDP_OFF || n->config.interfaces[i].tc;
+		out = out || n->config.interfaces[i].tc_egress;
+	}
+	for (size_t i = 0; i < n->rules->n; i++) {
+		const struct lg_rule_def *def = &n->rules->v[i];
+
+		if ((def->match.directions == 2 && !out) || (def->match.directions == 1 && !in))
+			lg_warn("rule \"%s\" (line %u): matches nothing here: no interface of the configuration has %s", def->name, def->line,
+				out ? "xdp or tc on" : "tc_egress: on");
+		else if (!is_configured(&n->config, &def->match))
+			lg_warn("rule \"%s\" (line %u): matches nothing here: its interfaces are not in the configuration", def->name, def->line);
+	}
+}
+
 static int ticker_set(struct lg_node *n);
 
 /* Puts the rules into force. On failure the old ones stay, in the kernel and here. */
@@ -170,6 +199,7 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	memcpy(n->names, new_names, sizeof(n->names));
 	rules_index(n);
 	lines_warn(n);
+	hooks_warn(n);
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
 			lg_node_rule_changed(n, id);

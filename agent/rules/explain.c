@@ -2,6 +2,7 @@
 #include "rules/explain.h"
 
 #include <inttypes.h>
+#include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,7 +89,8 @@ static void fallback_add(struct lg_words *t, const struct lg_rule_def *rule, con
 	amount_format(bound->fallback_tok, rule->unit, false, share, sizeof(share));
 	lg_duration_format(rule->per_ns, per, sizeof(per));
 	if (!env->n_regions)
-		lg_words_add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per, share);
+		lg_words_add(t, "; while one of n regions is cut off + %s/n per %s for it, and %s/n once (n is not known here)", share, per,
+			     share);
 	else if (!bound->fallback_tok)
 		lg_words_add(t, NO_SHARE);
 	else
@@ -112,10 +114,12 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	else if (bound.plus_rate)
 		lg_words_add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
 	else if (rule->algorithm == LG_FIXED_WINDOW)
-		lg_words_add(&t, "at most %s in each %s of the %s clock (in any trailing %s at most %s), %s", base, per, global ? "home's" : "host's",
+		lg_words_add(&t, "at most %s in each %s of the %s clock (in any trailing %s at most %s), %s", base, per,
+			     global ? "home's" : "host's",
 			     per, trailing, global ? "over all hosts" : "on each host");
 	else if (can_double(rule))
-		lg_words_add(&t, "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)", base,
+		lg_words_add(&t, "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)",
+			     base,
 			     per, trailing);
 	else
 		lg_words_add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
@@ -133,7 +137,9 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 
 static bool can_be_tcp(const struct lg_rule_def *rule)
 {
-	return !rule->match.has_protocol || rule->match.protocol == IPPROTO_TCP;
+	bool ip = !rule->match.ethertype.has || rule->match.ethertype.value == ETH_P_IP || rule->match.ethertype.value == ETH_P_IPV6;
+
+	return ip && (!rule->match.has_protocol || rule->match.protocol == IPPROTO_TCP);
 }
 
 static bool frame_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)

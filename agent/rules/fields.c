@@ -19,13 +19,13 @@
 #define KEY_LEN_MAX 48 /* longest key that is worth a suggestion */
 
 const struct lg_field lg_rules_fields[_LG_RF_N] = {
-#define LG_RULES_FIELD(id, path, type, min, max, def, words, help)                                                     \
+#define LG_RULES_FIELD(id, path, type, min, max, def, words, help) \
 	{ path, LG_FIELD_##type, min, max, def, words, help, LG_FIELD_BOTH },
 #include "rules/fields.def"
 };
 
 const struct lg_field lg_config_fields[_LG_CF_N] = {
-#define LG_CONFIG_FIELD(id, path, type, min, max, def, words, help, roles)                                             \
+#define LG_CONFIG_FIELD(id, path, type, min, max, def, words, help, roles) \
 	{ path, LG_FIELD_##type, min, max, def, words, help, LG_FIELD_##roles },
 #include "rules/fields.def"
 };
@@ -170,7 +170,8 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
 		return lg_field_complain(field, node, c, "has no value: write %s", lg_field_type_text(field));
-	if (node->kind == LG_NODE_SCALAR ? scalar : node->kind == LG_NODE_LIST ? list : map)
+	if (node->kind == LG_NODE_SCALAR ? scalar : node->kind == LG_NODE_LIST ? list
+									       : map)
 		return 0;
 	return lg_field_complain(field, node, c, "expected %s, not %s", lg_field_type_text(field), kinds[node->kind]);
 }
@@ -340,7 +341,8 @@ static int tcp_flags_read(const struct lg_field *field, const struct lg_node *no
 	lg_text_quote(node->text, quoted);
 	if (lg_tcp_flags_parse(node->text, &mask, &value) < 0)
 		return lg_field_complain(field, node, c,
-					 "%s is no list of fin, syn, rst, psh, ack, urg, ece, cwr, each once, with ! before those that must not be set",
+					 "%s is no list of fin, syn, rst, psh, ack, urg, ece, cwr, each once, with ! before those that must "
+					 "not be set",
 					 quoted);
 	*ret_num = (uint64_t)mask << 8 | value;
 	return 0;

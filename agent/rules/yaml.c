@@ -72,7 +72,8 @@ static int cost_check(struct lg_reader *r, uint64_t most_tok)
 
 	if (!rule->limit_tok || rule->cost <= most_tok)
 		return 0;
-	return lg_reader_complain(r, LG_RF_COST, "%" PRIu64 " is more than %" PRIu64 ", the most that one packet can have: none could ever pass",
+	return lg_reader_complain(r, LG_RF_COST,
+				  "%" PRIu64 " is more than %" PRIu64 ", the most that one packet can have: none could ever pass",
 				  rule->cost, most_tok);
 }
 
@@ -83,10 +84,12 @@ static int log_check(struct lg_reader *r)
 	int err;
 
 	if (rule->unit == LG_UNIT_BYTES)
-		return lg_reader_complain(r, LG_RF_ALGORITHM, "a sliding_log of scope host keeps the time of each token, which bytes are too many for: "
-							      "write sliding_window");
+		return lg_reader_complain(r, LG_RF_ALGORITHM,
+					  "a sliding_log of scope host keeps the time of each token, which bytes are too many for: "
+					  "write sliding_window");
 	if (rule->limit_tok > LG_LOG_MAX)
-		return lg_reader_complain(r, LG_RF_LIMIT, "a sliding_log of scope host keeps the time of each token, %d at most: write sliding_window",
+		return lg_reader_complain(r, LG_RF_LIMIT,
+					  "a sliding_log of scope host keeps the time of each token, %d at most: write sliding_window",
 					  LG_LOG_MAX);
 	err = burst_read(r);
 	return err < 0 ? err : cost_check(r, rule->limit_tok < LG_LOG_COST_MAX ? rule->limit_tok : LG_LOG_COST_MAX);

@@ -102,7 +102,7 @@ static uint64_t spent(const struct lg_key *key)
 
 	if (!progs_has_bucket(p, key, &bucket))
 		return 0;
-	return 10 - (10 * p->set.rules[0].rate.unit_per_tok - (bucket.full_at_vt - p->set.rules[0].rate.v0)) / p->set.rules[0].rate.unit_per_tok;
+	return (bucket.full_at_vt - p->set.rules[0].rate.v0) / p->set.rules[0].rate.unit_per_tok;
 }
 
 static void each_part_stands_in_the_key_at_each_hook(void **state)

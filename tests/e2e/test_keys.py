@@ -83,3 +83,18 @@ def test_tags_make_the_same_key_at_either_hook(host, hook):
                  "each pair of tags has a bucket")
     assert {k["key"] for k in keys} == {f"source 10.90.0.0/24, vlan {tags}" for tags in wanted.values()}
     assert host.instance.counts("per-customer")["admitted"] == 10 * len(wanted)
+
+
+def test_rules_that_match_nothing_here_are_said_at_the_start_and_at_a_reload(host):
+    rules = ("rules:\n"
+             "  - {name: out, match: {direction: egress}, limit: 5/1s}\n"
+             "  - {name: there, match: {interface: [eth7, eth8]}, limit: 5/1s}\n"
+             "  - {name: here, match: {interface: [eth7, in0], direction: ingress}, limit: 500/1s}\n")
+    node = host.start(rules, "tc")
+    said = "\n".join(node.lines)
+    assert 'rule "out" (line 2): matches nothing here: no interface of the configuration has tc_egress: on' in said
+    assert 'rule "there" (line 3): matches nothing here: its interfaces are not in the configuration' in said
+    assert 'rule "here"' not in said
+    host.instance.write("rules.yaml", rules.replace("[eth7, eth8]", "[eth8]"))
+    assert host.instance.tool("reload").returncode == 0
+    until(lambda: "\n".join(node.lines).count('rule "there" (line 3): matches nothing here') == 2, "said again")

@@ -34,7 +34,17 @@ static void put_mask(uint8_t at[16], uint32_t bits)
 /* As the parser leaves it, all narrow parts set and different. */
 static struct lg_pkt packet(const char *source, const char *destination)
 {
-	struct lg_pkt pkt = { .family = strchr(source, ':') ? LG_RULE_IPV6 : LG_RULE_IPV4, .cgroup_id = 0x1234567890, .ifindex = 77, .source_port = 40000, .destination_port = 53, .has_port = 1, .vlan = 209, .inner_vlan = 5, .protocol = 17 };
+	struct lg_pkt pkt = {
+		.family = strchr(source, ':') ? LG_RULE_IPV6 : LG_RULE_IPV4,
+		.cgroup_id = 0x1234567890,
+		.ifindex = 77,
+		.source_port = 40000,
+		.destination_port = 53,
+		.has_port = 1,
+		.vlan = 209,
+		.inner_vlan = 5,
+		.protocol = 17,
+	};
 
 	put_address((uint8_t *)&pkt.source, source);
 	put_address((uint8_t *)&pkt.destination, destination);

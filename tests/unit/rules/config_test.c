@@ -12,8 +12,8 @@
 #include "rules/fields.h"
 
 #define NODE "rules: r.yaml\ninterfaces: []\n"
-#define LIST                                                                                                           \
-	"regions: {version: 7, list: [{name: eu, address: 192.0.2.1:7400, hosts: 4}, {name: us, address: "             \
+#define LIST                                                                                               \
+	"regions: {version: 7, list: [{name: eu, address: 192.0.2.1:7400, hosts: 4}, {name: us, address: " \
 	"us.example:7400, hosts: 2}]}\n"
 #define NAME_RULE ": write A-Z, a-z, 0-9, ., _ and -, after a first letter or digit"
 
@@ -334,7 +334,8 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "nat64: 10.0.0.0/8\n", LG_CONFIG_NODE,
 		  "c.yaml:3:8: nat64: only a /96 of IPv6 is supported, such as 64:ff9b::/96" },
 		{ NODE "nat64: \"64:ff9b::1/96\"\n", LG_CONFIG_NODE,
-		  "c.yaml:3:8: nat64: \"64:ff9b::1/96\" has bits set below its length: write 64:ff9b::/96, or 64:ff9b::1/128 for the one address" },
+		  "c.yaml:3:8: nat64: \"64:ff9b::1/96\" has bits set below its length: write 64:ff9b::/96, or "
+		  "64:ff9b::1/128 for the one address" },
 		{ NODE "unparsable: deny\n", LG_CONFIG_NODE,
 		  "c.yaml:3:13: unparsable: \"deny\" is none of pass, drop" },
 		{ "rules: r\nregion: eu\n" LIST "store: etcd\n", LG_CONFIG_REGION,

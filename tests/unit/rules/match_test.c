@@ -47,7 +47,8 @@ static void what_is_written_is_said_in_words(void **state)
 		const char *keys, *text;
 	} rows[] = {
 		{ "match: {protocol: tcp, tcp_flags: \"syn,!ack\"}", "TCP packets with flags syn,!ack, one bucket for the whole rule" },
-		{ "match: {protocol: tcp, tcp_flags: \"!cwr, ece , fin\"}", "TCP packets with flags fin,ece,!cwr, one bucket for the whole rule" },
+		{ "match: {protocol: tcp, tcp_flags: \"!cwr, ece , fin\"}",
+		  "TCP packets with flags fin,ece,!cwr, one bucket for the whole rule" },
 		{ "match: {protocol: udp, source_port: [123, 53]}", "UDP packets from port 53 or 123, one bucket for the whole rule" },
 		{ "match: {source_port: 53, destination_port: 1024-65535}",
 		  "TCP, UDP and SCTP packets from port 53 to port 1024-65535, one bucket for the whole rule" },
