@@ -98,3 +98,30 @@ def test_rules_that_match_nothing_here_are_said_at_the_start_and_at_a_reload(hos
     host.instance.write("rules.yaml", rules.replace("[eth7, eth8]", "[eth8]"))
     assert host.instance.tool("reload").returncode == 0
     until(lambda: "\n".join(node.lines).count('rule "there" (line 3): matches nothing here') == 2, "said again")
+
+
+@pytest.mark.parametrize("hook", ["xdp", "tc"])
+def test_frames_meet_the_rules_that_their_fields_and_place_match(host, hook):
+    rules = ("sets:\n"
+             f"  - {{name: client, prefixes: [{CLIENT[4]}, 2001:db8:77::/48]}}\n"
+             "rules:\n"
+             "  - {name: tagged, match: {protocol: udp, vlan: 7, inner_vlan: none, fragment: none}, limit: 1000/1s}\n"
+             "  - {name: untagged, match: {vlan: none, source_set: client, source_port: 4000}, limit: 1000/1s}\n"
+             "  - {name: here, match: {interface: [eth9, in0], direction: ingress, protocol: udp}, limit: 1000/1s}\n"
+             "  - {name: elsewhere, match: {interface: eth9, protocol: udp}, limit: 1000/1s}\n"
+             "  - {name: other-port, match: {source_port: 4001}, limit: 1000/1s}\n"
+             "  - {name: arp, match: {ethertype: arp}, limit: 1000/1s}\n")
+    host.start(rules, hook)
+    for tags in (), (7,):
+        frame = udp_frame(host.client.mac("up0"), host.ns.mac("in0"), CLIENT[4], (HOST[4], PORT), vlans=tags)
+        with FrameSender(host.client, "up0", 500, frame) as sent:
+            until(lambda sent=sent: sent.n_sent >= 20, "frames are sent")
+        sent_each = sent.n_sent
+    until(lambda: host.instance.counts("tagged").get("admitted") == sent_each, "tagged frames met their rule")
+    counts = {rule: host.instance.counts(rule).get("admitted", 0)
+              for rule in ("untagged", "here", "elsewhere", "other-port", "arp")}
+    assert counts["untagged"] >= 20 and counts["here"] == counts["untagged"] + sent_each
+    assert counts["elsewhere"] == counts["other-port"] == 0
+    ip("-4", "neigh", "del", HOST[4], "dev", "up0", ns=host.client)
+    host.client.run("ping", "-c", "1", "-W", "1", HOST[4])
+    until(lambda: host.instance.counts("arp").get("admitted", 0) > 0, "a question who has the address met its rule")
