@@ -196,7 +196,7 @@ static __always_inline enum lg_class lg_parse_tcp(const struct lg_frame *f, __u3
 	if (!tcp)
 		return lg_no_bytes(f);
 	if (pkt->l4_off + sizeof(*tcp) > end)
-		return LG_CLASS_UNPARSABLE;
+		return lg_not_plain(f);
 	lg_ports_set(pkt, &tcp->ports);
 	pkt->tcp_flags = tcp->flags;
 	return LG_CLASS_IP;
@@ -215,7 +215,7 @@ static __always_inline enum lg_class lg_parse_l4(const struct lg_frame *f, __u32
 	if (!ports)
 		return lg_no_bytes(f);
 	if (pkt->l4_off + sizeof(*ports) > end)
-		return LG_CLASS_UNPARSABLE;
+		return lg_not_plain(f);
 	lg_ports_set(pkt, ports);
 	return LG_CLASS_IP;
 }
