@@ -2,24 +2,28 @@
 /*
  * A token that was spent comes back to be spent again only after Lambda (terms.h): its report waits for the end of its slot and for
  * ticks, and travels to whoever mints; what that frees waits for a tick and travels back. Meanwhile it is in nobody's hands. From this
- * follows what a region can be served at most, as a share of the limit (`supply`):
+ * follows what a region can be served at most:
  *
- *   window   Each token is used once per W + Lambda in place of once per W:                        W / (W + Lambda)
+ *   window   Each token is used once per W + Lambda in place of once per W. A limit of L such tokens is an exchange of L lines, each of
+ *            them held for so long by whoever is let through, and Erlang's formula says what part of traffic that comes at random finds
+ *            none free: B(L, what arrives in that time). Far above the limit that leaves                W / (W + Lambda)
+ *            of what a limiter that sees everything at once serves, and below it more: all, where chance leaves that much room.
  *   bucket   Of what is minted nothing is lost while the level is below the burst. But all that may be out, O = min(B, max_outstanding),
- *            is out for a whole cycle, so no more than O per cycle is spent:                        O / (r x cycle)
+ *            is out for a whole cycle, so no more than O per cycle is spent:                            O / (r x cycle)
  *            (windows too, where little may be out). A cycle is Lambda, and a thirty-second of it while what is worth a message gathers.
  *   fixed    At a boundary all leases of the old window end, half a round trip early at the region, and the first of the new one arrive
- *            half a round trip late: what comes in that gap is lost below the limit,               1 - RTT / W
+ *            half a round trip late: what comes in that gap is lost below the limit,                   1 - RTT / W
  *            and costs nothing above it, where the tokens are spent later in the same window.
  *
- * Below the limit the share of the *traffic* is larger by as much: supply / load. A sub-limit is minted by the region itself: the same
- * formulas with the round trip between region and host, and without the home's tick; beside so short a round trip a tick more of the host
- * counts in a window, for a reading to be confirmed. A fixed window is run as a sliding one. Only in steady state:
- * traffic that moves waits until its new region has a part.
+ * A sub-limit is minted by the region itself: the same formulas with the round trip between region and host, and without the home's tick;
+ * beside so short a round trip a tick more of the host counts in a window, for a reading to be confirmed. It also mints two thousandths
+ * slower, or remembers its window so much longer, as its clock may not be the home's. A fixed window is run as a sliding one, and
+ * compared with one that is not. Only in steady state: traffic that moves waits until its new region has a part.
  */
 #include "lease/forecast.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/num.h"
@@ -31,6 +35,9 @@
 #define HOST_RTT_NS 500000ull /* between a host and its region */
 #define LIMIT_PERIOD_NS S     /* a region reports on a limit of its own no oftener */
 #define FULL 1000000ull       /* parts in a million */
+#define SLOWER_PPM 2000ull    /* a sub-limit, for its clock */
+#define WORTH_PPM 5000        /* less unused is no reason for another rule */
+#define LINES_MAX 100000      /* beyond that chance is nothing beside the limit */
 
 /* Round trip to whoever mints. */
 static uint64_t mint_rtt_ns(const struct lg_terms *t, uint64_t rtt_ns)
@@ -59,24 +66,59 @@ static uint64_t out_tok(const struct lg_terms *t)
 	return t->kind == LG_LEASE_LIMIT ? t->budget_tok : lg_min_u64(t->budget_tok, t->max_outstanding_tok);
 }
 
-/* The part of the limit that a region with all the traffic can spend. */
-static uint64_t supply_ppm(const struct lg_terms *t, uint64_t load_permille, uint64_t rtt_ns)
+/* The part of the limit that a region with all the traffic can spend of what is lent and comes back. */
+static double supply(const struct lg_terms *t, uint64_t rtt_ns)
 {
-	uint64_t minted_tok = lg_mul_div(t->limit_tok, cycle_ns(t, rtt_ns), t->per_ns);
-	uint64_t supply = minted_tok ? lg_mul_div(out_tok(t), FULL, minted_tok) : FULL;
+	double minted_tok = (double)t->limit_tok * (double)cycle_ns(t, rtt_ns) / (double)t->per_ns;
+	double most = t->kind == LG_LEASE_LIMIT ? 1 - (double)SLOWER_PPM / FULL : 1;
 
-	if (t->algorithm == LG_FIXED_WINDOW && t->kind == LG_LEASE_BLOCK && load_permille <= 1000)
-		supply = lg_min_u64(supply, lg_mul_div(lg_sub_floor(t->per_ns, rtt_ns), 1000 * load_permille, t->per_ns));
-	else if (t->algorithm == LG_SLIDING_WINDOW || (t->algorithm == LG_FIXED_WINDOW && t->kind == LG_LEASE_LIMIT))
-		supply = lg_min_u64(supply, lg_mul_div(t->per_ns, FULL, t->per_ns + lambda_ns(t, rtt_ns)));
-	return lg_min_u64(supply, FULL);
+	return fmin((double)out_tok(t) / minted_tok, t->algorithm == LG_TOKEN_BUCKET ? most : 1);
+}
+
+/* Erlang: what part of random traffic is let through by so many lines, when so much arrives in the time that each is held. */
+static double let_through(uint64_t lines, double offered)
+{
+	double inverse = 1;	/* of the part that finds all lines taken; beyond all bounds where nothing does */
+
+	if (lines > LINES_MAX)
+		return fmin((double)lines / offered, 1);
+	for (uint64_t n = 1; n <= lines; n++)
+		inverse = 1 + (double)n / offered * inverse;
+	return 1 - 1 / inverse;
+}
+
+/* The same of a fixed window: random traffic varies by the root of its mean, and what is above the limit is lost. */
+static double let_through_fixed(uint64_t limit_tok, double offered)
+{
+	double sd = sqrt(offered), room = (double)limit_tok - offered, z = room / sd;
+	double lost = sd * exp(-z * z / 2) / sqrt(2 * M_PI) - room * erfc(z / M_SQRT2) / 2;
+
+	return 1 - fmax(lost, 0) / offered;
+}
+
+static double served_of_window(const struct lg_terms *t, double load, uint64_t rtt_ns)
+{
+	uint64_t held_ns = t->per_ns + lambda_ns(t, rtt_ns) + (t->kind == LG_LEASE_LIMIT ? lg_mul_div(t->per_ns, SLOWER_PPM, FULL) : 0);
+	double offered = load * (double)t->limit_tok;
+	double perfect = t->algorithm == LG_FIXED_WINDOW ? let_through_fixed(t->limit_tok, offered) : let_through(t->limit_tok, offered);
+
+	return let_through(t->limit_tok, offered * (double)held_ns / (double)t->per_ns) / perfect;
+}
+
+static double served(const struct lg_terms *t, double load, uint64_t rtt_ns)
+{
+	double share = fmin(supply(t, rtt_ns) / fmin(load, 1), 1);
+
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		return share;
+	if (t->algorithm == LG_FIXED_WINDOW && t->kind == LG_LEASE_BLOCK)
+		return load > 1 ? share : fmin(share, fmax(1 - (double)rtt_ns / (double)t->per_ns, 0));
+	return fmin(share, served_of_window(t, load, rtt_ns));
 }
 
 static uint32_t served_ppm(const struct lg_terms *t, uint32_t load_permille, uint64_t rtt_ns)
 {
-	uint64_t admissible = lg_clamp_u64(load_permille, 1, 1000);
-
-	return t->limit_tok ? (uint32_t)lg_min_u64(supply_ppm(t, load_permille, rtt_ns) * 1000 / admissible, FULL) : FULL;
+	return t->limit_tok ? (uint32_t)(served(t, (double)lg_max_u64(load_permille, 1) / 1000, rtt_ns) * FULL + 0.5) : FULL;
 }
 
 uint32_t lg_forecast_served(const struct lg_terms *t, uint32_t load_permille, uint64_t rtt_ns)
@@ -183,6 +225,8 @@ static size_t wider(const struct lg_forecast *f)
 {
 	size_t i = 0;
 
+	if (f->price[0].unserved_ppm < WORTH_PPM)
+		return 0;
 	while (i < 2 && !f->price[i].wide)
 		i++;
 	return f->price[i].unserved_ppm < f->price[0].unserved_ppm ? i : 0;

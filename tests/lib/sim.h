@@ -54,7 +54,7 @@ struct sim_config {
 	uint32_t n_regions;
 	uint32_t subs_per_region;		/* regions below each region, which lend to its hosts; 0: it does so itself */
 	uint32_t hosts_per_region;
-	uint64_t rtt_ns[SIM_REGIONS_MAX];	/* region to home */
+	uint64_t rtt_ns[SIM_REGIONS_MAX];	/* region to home, at least: each way takes up to a tenth longer */
 	uint64_t host_rtt_ns;			/* host to region */
 	double loss;				/* share of messages */
 	double repeat;

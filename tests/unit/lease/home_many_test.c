@@ -132,10 +132,7 @@ TEST(a_small_limit_goes_whole_to_who_asks_for_most_until_another_asks_for_twice_
 	b.demand_mtps = 1500;
 	assert_int_equal(tell(&s, 0, &a, 0)->granted_tok, 10);
 	tell(&s, 1, &b, 0);
-	a = report_of(2, 1, 10, 10, 0);
-	a.request = true;
-	a.want_tok = 10;
-	a.demand_mtps = 1000;
+	a = wanting(report_of(2, 1, 10, 10, 0), 10, 1000);
 	tell(&s, 0, &a, 0);
 	/* what is minted goes to the one that asks for most */
 	tick(&s, 4000);
@@ -152,10 +149,7 @@ TEST(a_small_limit_goes_whole_to_who_asks_for_most_until_another_asks_for_twice_
 	a.demand_mtps = 3000;
 	assert_int_equal(tell(&s, 0, &a, 8000)->granted_tok, 12);
 	/* the owner has all it wants: the next gets the rest */
-	a = report_of(5, 1, 12, 10, 0);
-	a.request = true;
-	a.want_tok = 2;
-	a.demand_mtps = 3000;
+	a = wanting(report_of(5, 1, 12, 10, 0), 2, 3000);
 	tell(&s, 0, &a, 8000);
 	tick(&s, 9000);
 	assert_int_equal(last_grant(&s.out, 1)->granted_tok, 7);
@@ -206,9 +200,7 @@ TEST(a_key_takes_a_cache_line_and_a_half_and_one_for_each_holder)
 	begin(&s, &t, NULL);
 	assert_int_equal(lg_home_bytes(s.home), 96);
 	for (uint64_t seq = 1; seq < 50; seq++) {
-		ask = report_of(seq, seq > 1, 40 * (seq - 1), 40 * (seq - 1), 0);
-		ask.request = true;
-		ask.want_tok = 40;
+		ask = wanting(report_of(seq, seq > 1, 40 * (seq - 1), 40 * (seq - 1), 0), 40, 0);
 		assert_int_equal(tell(&s, 0, &ask, 1000 * seq)->granted_tok, 40 * seq);
 		assert_int_equal(lg_home_bytes(s.home), 160);
 	}

@@ -290,15 +290,9 @@ TEST(while_holders_ask_for_more_than_a_window_has_each_is_held_to_its_fair_part)
 	assert_int_equal(tell(&s, 0, &hog, 0)->granted_tok, 88);
 	assert_true(last_grant(&s.out, 0)->partial);
 	/* the hog spends all and wants more; the small one's part waits for it */
-	hog = report_of(2, 1, 88, 88, 0);
-	hog.request = true;
-	hog.want_tok = 95;
-	hog.demand_mtps = 3167;
+	hog = wanting(report_of(2, 1, 88, 88, 0), 95, 3167);
 	assert_int_equal(tell(&s, 0, &hog, 1000)->granted_tok, 88);
-	small = report_of(2, 1, 5, 5, 0);
-	small.request = true;
-	small.want_tok = 5;
-	small.demand_mtps = 167;
+	small = wanting(report_of(2, 1, 5, 5, 0), 5, 167);
 	assert_int_equal(tell(&s, 1, &small, 9000)->granted_tok, 10);
 	assert_int_equal(lg_home_holder(s.home, 1, &v), 0);
 	assert_int_equal(v.granted_tok, 10);

@@ -106,3 +106,12 @@ static inline struct lg_ask report_of(uint64_t seq, uint32_t generation, uint64_
 	return (struct lg_ask){ .seq = seq, .life = 1, .epoch = 1, .generation = generation, .granted_tok = granted_tok,
 				.spent_tok = spent_tok, .returned_tok = returned_tok };
 }
+
+/* It asks for more besides. */
+static inline struct lg_ask wanting(struct lg_ask ask, uint64_t want_tok, uint64_t demand_mtps)
+{
+	ask.request = true;
+	ask.want_tok = want_tok;
+	ask.demand_mtps = demand_mtps;
+	return ask;
+}

@@ -89,6 +89,28 @@ static void say(struct script *s, uint32_t holder, uint32_t generation, uint32_t
 	lg_limits_ask(s->l, holder, 1, &ask, now_ns, &s->fx);
 }
 
+/* The first message of a holder. */
+static void come(struct script *s, uint32_t holder, uint64_t demand, uint64_t now_ns)
+{
+	say(s, holder, 0, 0, 0, 0, demand, now_ns);
+}
+
+/* Holder 0 comes first and gets all of it, whatever it wants. */
+static void begin_with(struct script *s, struct lg_terms terms, uint64_t demand)
+{
+	begin(s, terms);
+	come(s, 0, demand, T0);
+}
+
+static void assert_counted(struct script *s, uint64_t now_ns, uint64_t consumed_tok, uint64_t outstanding_tok)
+{
+	struct lg_home_view v;
+
+	lg_limits_view(s->l, now_ns, &v);
+	assert_int_equal(v.consumed_tok, consumed_tok);
+	assert_int_equal(v.outstanding_tok, outstanding_tok);
+}
+
 static void assert_told(const struct script *s, uint32_t holder, uint32_t version, uint64_t limit_tok, uint32_t permille)
 {
 	const struct lg_grant *g = last_grant(&s->grants, holder);
@@ -103,8 +125,7 @@ TEST(who_comes_first_gets_all_of_it)
 {
 	struct script s;
 
-	begin(&s, bucket());
-	say(&s, 0, 0, 0, 0, 0, 10, T0);
+	begin_with(&s, bucket(), 10);
 	assert_told(&s, 0, 1, 100, 1000);
 	assert_int_equal(last_grant(&s.grants, 0)->generation, 1);
 	assert_int_equal(last_grant(&s.grants, 0)->ttl_ms, 10000);
@@ -115,11 +136,10 @@ TEST(another_gets_its_part_only_when_the_first_has_given_it_up)
 {
 	struct script s;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	assert_told(&s, 0, 1, 1000, 0);
 	say(&s, 0, 1, 1, 1000, 0, 2000, T0 + S);
-	say(&s, 1, 0, 0, 0, 0, 2000, T0 + S);
+	come(&s, 1, 2000, T0 + S);
 	assert_told(&s, 0, 2, 500, 0);
 	assert_told(&s, 1, 0, 0, 0);
 	/* It knows, but has 900 in its window yet; then 700. */
@@ -135,20 +155,15 @@ TEST(another_gets_its_part_only_when_the_first_has_given_it_up)
 TEST(a_message_that_does_not_know_the_newest_version_lowers_nothing)
 {
 	struct script s;
-	struct lg_home_view v;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	say(&s, 0, 1, 0, 0, 0, 2000, T0 + S);	/* sent before it was told */
-	lg_limits_view(s.l, T0 + S, &v);
-	assert_int_equal(v.outstanding_tok, 1000);
-	say(&s, 1, 0, 0, 0, 0, 2000, T0 + S);
+	assert_counted(&s, T0 + S, 0, 1000);
+	come(&s, 1, 2000, T0 + S);
 	say(&s, 0, 1, 1, 10, 0, 2000, T0 + S);	/* knows 1, not yet 2 */
-	lg_limits_view(s.l, T0 + S, &v);
-	assert_int_equal(v.outstanding_tok, 1000);
+	assert_counted(&s, T0 + S, 0, 1000);
 	say(&s, 0, 1, 2, 500, 0, 2000, T0 + S);
-	lg_limits_view(s.l, T0 + S, &v);
-	assert_int_equal(v.outstanding_tok, 1000);
+	assert_counted(&s, T0 + S, 0, 1000);
 	assert_told(&s, 1, 1, 500, 0);
 	end(&s);
 }
@@ -156,19 +171,16 @@ TEST(a_message_that_does_not_know_the_newest_version_lowers_nothing)
 TEST(a_message_that_was_overtaken_lowers_nothing)
 {
 	struct script s;
-	struct lg_home_view v;
 	struct lg_ask late = request_of(2, 2000);
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	late.kind = LG_LEASE_LIMIT;
 	late.generation = 1;
 	late.limit_version = 1;
 	s.seq = 2;
 	say(&s, 0, 1, 1, 1000, 0, 2000, T0 + S);
 	lg_limits_ask(s.l, 0, 1, &late, T0 + S, &s.fx);
-	lg_limits_view(s.l, T0 + S, &v);
-	assert_int_equal(v.outstanding_tok, 1000);
+	assert_counted(&s, T0 + S, 0, 1000);
 	end(&s);
 }
 
@@ -176,9 +188,8 @@ TEST(the_small_one_gets_what_it_would_use_beside_one_that_wants_everything)
 {
 	struct script s;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 1800, T0);
-	say(&s, 1, 0, 0, 0, 0, 200, T0);
+	begin_with(&s, window(), 1800);
+	come(&s, 1, 200, T0);
 	/* 1.1 * 200 + 2 * sqrt(200) + 2 */
 	assert_told(&s, 0, 2, 750, 0);
 	say(&s, 0, 1, 2, 750, 0, 1800, T0);
@@ -190,11 +201,10 @@ TEST(burst_follows_the_rate_and_all_of_both_is_given_out)
 {
 	struct script s;
 
-	begin(&s, bucket());
-	say(&s, 0, 0, 0, 0, 0, 0, T0);
-	say(&s, 1, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, bucket(), 0);
+	come(&s, 1, 2000, T0);
 	say(&s, 0, 1, 0, 0, 0, 2000, T0);
-	say(&s, 2, 0, 0, 0, 0, 2000, T0);
+	come(&s, 2, 2000, T0);
 	say(&s, 1, 1, 2, 50, 500, 2000, T0);
 	say(&s, 1, 1, last_grant(&s.grants, 1)->limit_version, 33, 333, 2000, T0);
 	say(&s, 0, 1, last_grant(&s.grants, 0)->limit_version, 34, 334, 2000, T0);
@@ -208,9 +218,8 @@ TEST(what_nobody_would_use_is_spread_in_equal_parts)
 {
 	struct script s;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 100, T0);
-	say(&s, 1, 0, 0, 0, 0, 100, T0);
+	begin_with(&s, window(), 100);
+	come(&s, 1, 100, T0);
 	assert_told(&s, 0, 2, 500, 0);
 	say(&s, 0, 1, 2, 500, 0, 100, T0);
 	assert_told(&s, 1, 1, 500, 0);
@@ -222,9 +231,8 @@ TEST(traffic_that_flickers_costs_no_message)
 	struct script s;
 	size_t n;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 400, T0);
-	say(&s, 1, 0, 0, 0, 0, 400, T0);
+	begin_with(&s, window(), 400);
+	come(&s, 1, 400, T0);
 	say(&s, 0, 1, 2, 500, 0, 400, T0);
 	n = s.grants.n;
 	for (int i = 0; i < 20; i++)
@@ -240,8 +248,7 @@ TEST(who_gives_up_its_part_unasked_is_told_a_newer_one_when_it_wants_it_again)
 {
 	struct script s;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 400, T0);
+	begin_with(&s, window(), 400);
 	say(&s, 0, 1, 1, 300, 0, 0, T0 + S);	/* idle; 300 in its window */
 	say(&s, 0, 1, 1, 100, 0, 10, T0 + 2 * S);
 	assert_told(&s, 0, 2, 1000, 0);
@@ -252,8 +259,7 @@ TEST(when_all_is_back_the_key_is_idle)
 {
 	struct script s;
 
-	begin(&s, bucket());
-	say(&s, 0, 0, 0, 0, 0, 400, T0);
+	begin_with(&s, bucket(), 400);
 	say(&s, 0, 1, 1, 1, 0, 0, T0 + S);
 	assert_false(lg_limits_is_idle(s.l, T0 + S));
 	say(&s, 0, 1, 1, 0, 0, 0, T0 + 2 * S);
@@ -265,9 +271,8 @@ TEST(a_silent_holders_burst_and_rate_come_back_and_a_new_generation_begins)
 {
 	struct script s;
 
-	begin(&s, bucket());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
-	say(&s, 1, 0, 0, 0, 0, 2000, T0 + 10 * S);
+	begin_with(&s, bucket(), 2000);
+	come(&s, 1, 2000, T0 + 10 * S);
 	lg_limits_tick(s.l, T0 + 11 * S - 1, &s.fx);
 	assert_told(&s, 1, 0, 0, 0);
 	lg_limits_tick(s.l, T0 + 11 * S, &s.fx);
@@ -281,15 +286,12 @@ TEST(a_silent_holders_burst_and_rate_come_back_and_a_new_generation_begins)
 TEST(a_silent_holders_part_of_a_window_counts_as_spent_for_one_more)
 {
 	struct script s;
-	struct lg_home_view v;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
-	say(&s, 1, 0, 0, 0, 0, 2000, T0 + 10500 * MS);
+	begin_with(&s, window(), 2000);
+	come(&s, 1, 2000, T0 + 10500 * MS);
 	lg_limits_tick(s.l, T0 + 11 * S, &s.fx);
 	assert_told(&s, 1, 0, 0, 0);
-	lg_limits_view(s.l, T0 + 11 * S, &v);
-	assert_int_equal(v.consumed_tok, 1000);
+	assert_counted(&s, T0 + 11 * S, 1000, 0);
 	assert_int_equal(s.lessor.lapsed_tok, 1000);
 	assert_int_equal(lg_limits_tick(s.l, T0 + 12 * S - 1, &s.fx), T0 + 12 * S - 1 + 100 * MS);
 	assert_told(&s, 1, 0, 0, 0);
@@ -302,14 +304,10 @@ TEST(a_new_life_of_a_holder_ends_the_part_of_the_old_one)
 {
 	struct script s;
 	struct lg_ask ask = request_of(1, 100);
-	struct lg_home_view v;
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	lg_limits_ask(s.l, 0, 2, &ask, T0 + S / 2, &s.fx);
-	lg_limits_view(s.l, T0 + S / 2, &v);
-	assert_int_equal(v.consumed_tok, 1000);
-	assert_int_equal(v.outstanding_tok, 0);
+	assert_counted(&s, T0 + S / 2, 1000, 0);
 	assert_int_equal(last_grant(&s.grants, 0)->generation, 2);
 	/* Of the old one: no answer. */
 	s.grants.n = 0;
@@ -323,8 +321,7 @@ TEST(a_holder_that_forgot_the_key_starts_anew)
 	struct script s;
 	struct lg_ask ask = request_of(9, 100);
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	ask.life = 9;
 	lg_limits_ask(s.l, 0, 1, &ask, T0 + S, &s.fx);
 	assert_int_equal(last_grant(&s.grants, 0)->generation, 2);
@@ -355,7 +352,7 @@ TEST(a_successor_lends_nothing_before_all_have_told_what_they_hold)
 	assert_int_equal(v.unknown_tok, 40);
 	assert_int_equal(v.pool_tok, 0);
 	/* The other holds nothing: now the rest may be lent, and is, when it is next asked for. */
-	say(&s, 1, 0, 0, 0, 0, 2000, T0 + S);
+	come(&s, 1, 2000, T0 + S);
 	assert_told(&s, 1, 1, 40, 400);
 	assert_told(&s, 0, 8, 50, 500);
 	assert_int_equal(last_grant(&s.grants, 0)->status, LG_GRANT_OK);
@@ -406,7 +403,7 @@ TEST(a_window_of_which_somebody_forgot_something_counts_as_full_at_that_time)
 	begin_again(&s, window());
 	lg_succession_forgot(s.succession, T0 - 500 * MS);
 	lg_succession_synced(s.succession, 1);
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	come(&s, 0, 2000, T0);
 	assert_told(&s, 0, 0, 0, 0);
 	lg_limits_tick(s.l, T0 + 500 * MS, &s.fx);
 	assert_told(&s, 0, 1, 1000, 0);
@@ -418,8 +415,7 @@ TEST(a_lowered_limit_shrinks_those_who_have_more)
 	struct script s;
 	struct lg_terms less = window();
 
-	begin(&s, window());
-	say(&s, 0, 0, 0, 0, 0, 2000, T0);
+	begin_with(&s, window(), 2000);
 	less.limit_tok = less.budget_tok = 400;
 	lg_limits_terms(s.l, &less, T0);
 	s.terms = less;
@@ -436,7 +432,7 @@ TEST(what_changes_on_the_books_is_noted)
 
 	begin(&s, window());
 	s.fx.note = keep_note;
-	say(&s, 7, 0, 0, 0, 0, 2000, T0);
+	come(&s, 7, 2000, T0);
 	assert_noted(&s, LG_NOTE_GRANT, 1, 1000, 1000);
 	assert_int_equal(s.notes.v[0].holder, 7);
 	assert_int_equal(s.notes.v[0].epoch, 1);

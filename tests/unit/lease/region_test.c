@@ -478,10 +478,7 @@ TEST(more_than_twice_what_the_hosts_need_goes_back)
 	leased(&s, LG_TOKEN_BUCKET, 2000);
 	ask.demand_mtps = 1000;
 	for (uint64_t i = 0; i < 60; i++) {
-		ask = report_of(2 + i, 1, 10 + i, i, 0);
-		ask.request = true;
-		ask.want_tok = 10;
-		ask.demand_mtps = 1000;
+		ask = wanting(report_of(2 + i, 1, 10 + i, i, 0), 10, 1000);
 		if (i == 0) {
 			ask = request_of(1, 10);
 			ask.demand_mtps = 1000;
@@ -924,9 +921,7 @@ TEST(the_stock_of_hosts_is_kept_even)
 	limited(&s);
 	assert_int_equal(tell(&s, 0, &ask, 200)->granted_tok, 90);
 	assert_int_equal(tell(&s, 1, &other, 200)->granted_tok, 10);
-	ask = report_of(2, 1, 90, 0, 30);
-	ask.request = true;
-	ask.want_tok = 90;
+	ask = wanting(report_of(2, 1, 90, 0, 30), 90, 0);
 	tell(&s, 0, &ask, 300);
 	/* 60 and 10: what came back goes to who has less. */
 	assert_int_equal(last_grant(&s.down, 1)->granted_tok, 40);

@@ -91,6 +91,20 @@ static struct lg_rules *parse(const char *text)
 	return rules;
 }
 
+/* One rule, of which that is written. */
+__attribute__((format(printf, 1, 2))) static struct lg_rules *parse_one(const char *keys, ...)
+{
+	char text[256] = "rules:\n  - {name: a, ";
+	size_t n = strlen(text);
+	va_list args;
+
+	va_start(args, keys);
+	n += (size_t)vsnprintf(text + n, sizeof(text) - n, keys, args);
+	va_end(args);
+	assert_true(n + 2 < sizeof(text));
+	return parse(strcat(text, "}\n"));
+}
+
 /* The complaint about a text, which must be refused. */
 static const char *refused(const char *text, size_t len)
 {
@@ -181,11 +195,8 @@ static void a_class_is_a_preset_and_what_is_written_takes_its_place(void **state
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-		char text[256];
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("limit: 10/1s, %s", rows[i].keys);
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 10/1s, %s}\n", rows[i].keys);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].scope, LG_SCOPE_GLOBAL);
 		assert_int_equal(rules->v[0].fallback, rows[i].fallback);
 		assert_int_equal(rules->v[0].lease.kind, rows[i].kind);
@@ -232,11 +243,8 @@ static void a_rate_of_messages_may_be_said_per_any_time(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-		char text[256];
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("limit: 9/1s, class: lease, lease: {rpc_budget: %s}", rows[i].text);
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 9/1s, scope: global, lease: {rpc_budget: %s}}\n", rows[i].text);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].lease.rpc_budget_mps, rows[i].mps);
 	}
 }
@@ -289,11 +297,8 @@ static void scope_and_class_follow_from_each_other(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-		char text[256];
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("limit: 1/s, %s", rows[i].keys);
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, %s}\n", rows[i].keys);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].scope, rows[i].scope);
 		assert_int_equal(rules->v[0].class, rows[i].class);
 		assert_int_equal(rules->v[0].fallback, rows[i].fallback);
@@ -323,12 +328,9 @@ static void one_key_length_is_that_of_the_family_it_fits(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("limit: 1/s, %s", rows[i].keys);
 		const struct lg_key_len *lens;
-		char text[256];
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, %s}\n", rows[i].keys);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].key.form, rows[i].form);
 		lens = rows[i].form == LG_FORM_SOURCE ? &rules->v[0].key.source : &rules->v[0].key.destination;
 		assert_int_equal(lens->ipv4, rows[i].len4);
@@ -360,12 +362,8 @@ static void ports_become_sorted_ranges(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-		char text[256];
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("limit: 1/s, match: {destination_port: %s}", rows[i].ports);
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, limit: 1/s, match: {destination_port: %s}}\n",
-			 rows[i].ports);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].match.destination_ports.n, rows[i].n);
 		assert_memory_equal(rules->v[0].match.destination_ports.v, rows[i].v, rows[i].n * sizeof(rows[i].v[0]));
 	}
@@ -402,11 +400,8 @@ static void other_accepted_spellings(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-		char text[256];
+		_cleanup_(lg_rules_free) struct lg_rules *rules = parse_one("%s", rows[i].keys);
 
-		snprintf(text, sizeof(text), "rules:\n  - {name: a, %s}\n", rows[i].keys);
-		rules = parse(text);
 		assert_int_equal(rules->v[0].limit_tok, rows[i].limit_tok);
 		assert_int_equal(rules->v[0].per_ns, rows[i].per_ns);
 		assert_int_equal(rules->v[0].burst_tok, rows[i].burst_tok);
