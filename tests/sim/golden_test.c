@@ -57,8 +57,8 @@ static void a_bucket_lent_in_blocks_serves_its_burst_once_in_lambda(void **state
 }
 
 /*
- * n hosts cannot share fewer than n tokens without one being refused for want of one: 0.25, 0.54, 0.80, 0.96 and 0.998 where an idle host
- * gives back all it has. Here it keeps one token, which serves its next caller at once: with two and four tokens a host that is 0.85 and 0.99.
+ * n hosts cannot share fewer than n tokens without one being refused for want of one. Theory has 0.25, 0.54, 0.80, 0.96 and 0.998; with two and
+ * four tokens a host it is more here, 0.84 and 0.99, as an idle host keeps its last token for its next caller.
  */
 #define FEW(limit, low, high)                                                                                                           \
 	{                                                                                                                               \
