@@ -261,7 +261,7 @@ static bool protocol_matches(const struct lg_match *match, uint32_t protocol, bo
 /* Frames that are no IP have nothing but an EtherType. */
 static bool family_matches(const struct lg_match *match, uint32_t family)
 {
-	bool is_ip_alone = match->has_protocol || match->source.n || match->destination.n || match->fragments || match->icmp_types.n ||
+	bool is_ip_alone = match->has_protocol || match->source.n || match->destination.n || match->icmp_types.n ||
 			   match->source_ports.n || match->destination_ports.n || match->tcp_flags.mask;
 
 	switch (family) {
