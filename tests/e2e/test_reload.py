@@ -109,6 +109,30 @@ def test_many_reloads_under_load_never_refill_a_bucket(host):
     assert host.instance.counts("per-source")["admitted"] == got.n <= 50
 
 
+def crowd(n_before, n_after):
+    """The rule of the traffic among others, for other ports, that let nothing through. More specific ones stand before it."""
+    others = [f"{{name: before-{i}, limit: 0/1s, match: {{source: 10.9.{i}.0/24, destination_port: {PORT}}}}}" for i in range(n_before)]
+    others += [f"{{name: after-{i}, limit: 0/1s, match: {{destination_port: {7000 + 10 * i}-{7009 + 10 * i}}}}}" for i in range(n_after)]
+    return bucket_rule("1/1h", 50) + "".join(f"  - {rule}\n" for rule in others)
+
+
+def test_each_packet_meets_one_whole_set_of_rules_while_sets_are_swapped(host):
+    """Rules and what finds them change together, or packets would be charged to the wrong rule."""
+    node = host.start(crowd(0, 0), max_rules=128)
+    with host.receiver() as got, host.sender(3000) as sender:
+        for i in range(20):
+            host.instance.write("rules.yaml", crowd((i * 13) % 40, (i * 7) % 20))
+            ok, said = by_tool(host, node)
+            assert ok, said
+        sender.stop()
+        sent = len(sender.sent_ns)
+        until(lambda: host.instance.seen("per-source") == sent, "each packet was judged by its rule, once")
+        others = [r for r in host.instance.json("rules") if r["rule"] != "per-source"]
+        assert others and not any(r["counts"] for r in others)
+        until(lambda: got.n == 50, "what was admitted arrives")
+    assert host.instance.counts("per-source")["admitted"] == 50
+
+
 @pytest.mark.parametrize("new, left", [(20, 0), (70, 20)])
 def test_a_rule_that_leaves_and_comes_back_finds_its_buckets_as_they_were(host, new, left):
     """Else taking a rule out for a moment would be a way to a second limit."""
