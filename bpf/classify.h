@@ -163,7 +163,7 @@ static __always_inline void lg_bits_and(struct lg_bits *bits, const struct lg_cl
 /* ---- one field ---- */
 
 /* The leaf below @entry for an address: its vector. See struct lg_tree_node. */
-static __always_inline __u32 lg_tree_find(const struct lg_classifier *c, __u32 entry, __u64 high, __u64 low)
+static __always_inline __u32 lg_tree_find(const struct lg_classifier *c, __u32 entry, __u64 high, __u64 low, _Bool is_ip4)
 {
 	__u64 differ = high ^ low, x, i, is_outside;
 	const struct lg_tree_node *node;
@@ -174,7 +174,7 @@ static __always_inline __u32 lg_tree_find(const struct lg_classifier *c, __u32 e
 			break;
 		entry &= LG_TREE_WORDS - 1;
 		node = (const struct lg_tree_node *)&c->tree[entry];
-		x = high ^ (differ & -(__u64)node->is_low);
+		x = is_ip4 ? high : high ^ (differ & -(__u64)node->is_low);
 		i = (x - node->base) >> node->shift;
 		is_outside = i >> node->bits;
 		i = (i + 1) & -lg_is_zero(is_outside);
@@ -190,17 +190,22 @@ static __always_inline __u32 lg_tree_find(const struct lg_classifier *c, __u32 e
 static __always_inline void lg_address_and(struct lg_bits *bits, const struct lg_classifier *c, const struct lg_addr *addr,
 					   __u32 root4, __u32 root6, __u64 is_ip4)
 {
-	__u64 high = bpf_be64_to_cpu(addr->w[0]), low = bpf_be64_to_cpu(addr->w[1]);
 	const struct lg_bits *in6, *in4;
-	__u32 index;
+	__u64 high, low, index;
 
-	index = lg_tree_find(c, lg_pick(root6, root4, is_ip4), lg_pick(high, low << 32, is_ip4), lg_pick(low, 0, is_ip4));
-	if (is_ip4 || high || low >> 32 != 0xffff) {
+	low = bpf_be64_to_cpu(addr->w[1]);
+	if (is_ip4) {
+		lg_bits_and(bits, c, lg_tree_find(c, root4, low << 32, 0, 1));
+		return;
+	}
+	high = bpf_be64_to_cpu(addr->w[0]);
+	index = lg_tree_find(c, root6, high, low, 0);
+	if (high || low >> 32 != 0xffff) {
 		lg_bits_and(bits, c, index);
 		return;
 	}
 	in6 = lg_vector(c, index);
-	in4 = lg_vector(c, lg_tree_find(c, root4, low << 32, 0));
+	in4 = lg_vector(c, lg_tree_find(c, root4, low << 32, 0, 1));
 	bits->w[0] &= in6->w[0] | in4->w[0];
 	bits->w[1] &= in6->w[1] | in4->w[1];
 	bits->w[2] &= in6->w[2] | in4->w[2];

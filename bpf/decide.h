@@ -19,6 +19,25 @@ __noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
 	return class ? class->of_set[active & 1] : 0;
 }
 
+/*
+ * The rule found, which most often is the last packet's again. A CPU that guessed that right goes on with what the guess says, and need
+ * not wait until what it looks up has led to the same rule.
+ */
+static __always_inline __u32 lg_guessed(__u32 found)
+{
+	__u32 zero = 0, guess;
+	struct lg_memo *memo = bpf_map_lookup_elem(&memos, &zero);
+
+	if (!memo)
+		return found;
+	guess = memo->rule;
+	lg_opaque(guess); /* else clang knows that both are the same, and takes the one that comes later */
+	if (guess == found)
+		return guess;
+	memo->rule = found;
+	return found;
+}
+
 static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg_class class, struct lg_visit *visit,
 					       const struct lg_control *ctl)
 {
@@ -48,7 +67,7 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? LG_PASS_EXEMPT
 											 : LG_PASS_NOT_IP;
 	if (lg_bits_single(&hits, &only)) {
-		rule = &set->rules[only & (LG_RULES_MAX - 1)];
+		rule = &set->rules[lg_guessed(only) & (LG_RULES_MAX - 1)];
 		if (rule->table != LG_TABLE_LINES)
 			return lg_judge_one(visit, rule);
 		r = lg_line_hit(visit, rule, ctl);

@@ -41,6 +41,14 @@ static __always_inline __u32 lg_forget(__u32 x)
 	return *half ^ LG_NOT_ZERO;
 }
 
+/* The same for 64 bits, as far as kernels without lg_forget()'s word go: up to 6.16 a negation makes a value unknown. */
+static __always_inline __u64 lg_blur(__u64 x)
+{
+	x = -x;
+	lg_opaque(x);
+	return -x;
+}
+
 #define LG_VLAN_ID_MASK 0x0fff
 
 struct lg_frame {

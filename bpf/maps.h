@@ -135,8 +135,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct lg_tick);
-} ticks SEC(".maps");
+	__type(value, struct lg_memo);
+} memos SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -61,7 +61,9 @@ struct lg_addr {
 };
 
 /* What its header is; a bit each. */
-enum lg_family { LG_RULE_IPV4 = 1 << 4, LG_RULE_IPV6 = 1 << 5, LG_RULE_NOT_IP = 1 << 7 };
+enum lg_family { LG_RULE_IPV4 = 1 << 4,
+		 LG_RULE_IPV6 = 1 << 5,
+		 LG_RULE_NOT_IP = 1 << 7 };
 enum lg_fragment { LG_FRAGMENT_NONE = 0,
 		   LG_FRAGMENT_FIRST = 1,
 		   LG_FRAGMENT_LATER = 2 };
@@ -280,6 +282,9 @@ static __always_inline enum lg_class lg_parse_ip4(const struct lg_frame *f, __u3
 	if (f->is_plain && (ip->ihl != 5 || ip->frag_off & bpf_htons(LG_IP_OFFSET_MASK | LG_IP_MORE) || !lg_is_plain_l4(ip->protocol)))
 		return LG_CLASS_RETRY;
 	destination = ip->daddr;
+	/* In one piece, though they are 0 by now: two halves would not be there yet for whoever reads the whole. */
+	pkt->source.w[0] = lg_blur(0);
+	pkt->destination.w[0] = lg_blur(0);
 	pkt->source.w[1] = lg_mapped_word(ip->saddr);
 	pkt->destination.w[1] = lg_mapped_word(destination);
 	pkt->source_is4 = 1;

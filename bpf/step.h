@@ -41,17 +41,17 @@ static const struct lg_log lg_blank_log;
 static __always_inline __u64 lg_clock_coarse(void)
 {
 	__u64 jiffies = bpf_jiffies64(), now_ns;
-	struct lg_tick *tick;
+	struct lg_memo *memo;
 	__u32 zero = 0;
 
-	tick = bpf_map_lookup_elem(&ticks, &zero);
-	if (!tick)
+	memo = bpf_map_lookup_elem(&memos, &zero);
+	if (!memo)
 		return bpf_ktime_get_coarse_ns();
-	if (tick->jiffies == jiffies)
-		return tick->now_ns;
+	if (memo->jiffies == jiffies)
+		return memo->now_ns;
 	now_ns = bpf_ktime_get_coarse_ns();
-	tick->now_ns = now_ns;
-	tick->jiffies = jiffies;
+	memo->now_ns = now_ns;
+	memo->jiffies = jiffies;
 	return now_ns;
 }
 

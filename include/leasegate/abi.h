@@ -446,10 +446,12 @@ struct lg_shared {
 	__u64 lines_full;		/* packets whose key found all slots of its line live */
 };
 
-/* ---- map `ticks` (PERCPU_ARRAY, one entry): what the coarse clock said in this tick, for packets alone ---- */
-struct lg_tick {
-	__u64 jiffies;
+/* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */
+struct lg_memo {
+	__u64 jiffies;		/* when now_ns was asked for */
 	__u64 now_ns;		/* CLOCK_MONOTONIC_COARSE */
+	__u32 rule;		/* index in the set of the rule that the last packet matched, a guess for the next */
+	__u32 _pad;
 };
 
 /* ---- map `test_clock` (ARRAY, one entry): __u64 ns; read only when loaded with lg_test_clock ---- */
