@@ -62,7 +62,8 @@ static json_t *rule_json(const struct lg_rule *rule, const char *name, const cha
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
 			 (rule->flags & LG_RULE_SHADOW) != 0, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
 			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
-			 (json_int_t)rule->burst_tok, "cost", (json_int_t)rule->cost, "algorithm", algorithm_name(rule), "key", key_name(rule, key, sizeof(key)), "match", match, "counts",
+			 (json_int_t)rule->burst_tok, "cost", (json_int_t)rule->cost, "algorithm", algorithm_name(rule), "key",
+			 key_name(rule, key, sizeof(key)), "match", match, "counts",
 			 counts_json(counts), "settings", settings);
 }
 

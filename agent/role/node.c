@@ -154,7 +154,8 @@ static void hooks_warn(const struct lg_node *n)
 			lg_warn("rule \"%s\" (line %u): matches nothing here: no interface of the configuration has %s", def->name, def->line,
 				out ? "xdp or tc on" : "tc_egress: on");
 		else if (!is_configured(&n->config, &def->match))
-			lg_warn("rule \"%s\" (line %u): matches nothing here: its interfaces are not in the configuration", def->name, def->line);
+			lg_warn("rule \"%s\" (line %u): matches nothing here: its interfaces are not in the configuration", def->name,
+				def->line);
 	}
 }
 

@@ -118,9 +118,9 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 			     global ? "home's" : "host's",
 			     per, trailing, global ? "over all hosts" : "on each host");
 	else if (can_double(rule))
-		lg_words_add(&t, "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)",
-			     base,
-			     per, trailing);
+		lg_words_add(&t,
+			     "at most %s in any trailing %s of even traffic, on each host (estimated by two counters: less than %s at worst)",
+			     base, per, trailing);
 	else
 		lg_words_add(&t, "at most %s in any trailing %s, %s", base, per, global ? "over all hosts" : "on each host");
 	if (global && (rule->limit_tok || bound.unbounded))
