@@ -49,5 +49,6 @@ int lg_grant(struct lg_ops_args *args)
 SEC("syscall")
 int lg_collect(struct lg_ops_args *args)
 {
+	lg_denials_book_all();
 	return lg_ops_run(args, LG_OPS_COLLECT);
 }

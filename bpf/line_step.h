@@ -28,6 +28,21 @@ static __always_inline void lg_line_note(__u32 slot, const struct lg_key *key)
 	note->denied_tok = 0;
 }
 
+/* Counts a refusal of the key at hand, whose slot that is. */
+__noinline int lg_line_denied(const struct lg_visit *visit, const struct lg_rule *rule, __u32 slot)
+{
+	struct lg_line_key *note;
+	__u64 tok;
+
+	if (!visit || !rule)
+		return 0;
+	tok = lg_denials_add(&visit->key, slot + 1, lg_cost(rule, &visit->pkt));
+	note = tok ? bpf_map_lookup_elem(&line_keys, &slot) : NULL;
+	if (note)
+		__sync_fetch_and_add(&note->denied_tok, tok);
+	return 1;
+}
+
 static __always_inline void lg_line_give_back(const struct lg_rule *rule, const struct lg_ask *ask, const struct lg_line_spot *spot,
 					      struct lg_line *line)
 {
@@ -84,13 +99,38 @@ __noinline int lg_line_step(struct lg_visit *visit, struct lg_match *match, cons
 	return LG_LINE_FULL;
 }
 
+/* Counts a refusal by lg_line_step(), which knows the slot but has no stack for more. */
+__noinline int lg_line_step_denied(const struct lg_visit *visit, const struct lg_rule *rule)
+{
+	const struct lg_control *ctl;
+	struct lg_line_spot spot;
+	struct lg_line *line;
+	__u32 zero = 0, i;
+	__u64 word;
+
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (!visit || !rule || !ctl)
+		return 0;
+	spot = lg_line_spot(&visit->key, rule, ctl);
+	line = bpf_map_lookup_elem(&lines, &spot.index);
+	i = line ? lg_line_find(line, spot.tag, &word) : LG_LINE_SLOTS;
+	return i < LG_LINE_SLOTS ? lg_line_denied(visit, rule, spot.index * LG_LINE_SLOTS + i) : 0;
+}
+
 /* The step of the key at hand, wherever it leads. */
 static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
 					      enum lg_step step)
 {
 	int r = lg_line_step(visit, match, rule, step);
 
-	return r == LG_LINE_FULL ? lg_step(visit, match, rule, NULL, step) : r;
+	if (r == LG_DROP_LIMIT || r == LG_DROP_CONTENDED)
+		lg_line_step_denied(visit, rule);
+	if (r != LG_LINE_FULL)
+		return r;
+	r = lg_step(visit, match, rule, NULL, step);
+	if (r & LG_STEP_DENIED)
+		lg_denied(visit, rule, NULL);
+	return r;
 }
 
 /**
@@ -125,5 +165,7 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 		return LG_LINE_AGAIN;
 	if (r == LG_PASS_ADMITTED)
 		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), false, rule, &ask, LG_TAKE_TRIES);
+	if (r == LG_DROP_LIMIT)
+		lg_line_denied(visit, rule, spot.index * LG_LINE_SLOTS + i);
 	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
 }

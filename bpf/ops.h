@@ -12,18 +12,6 @@
 #define LG_OP_TRIES 64            /* lost races before an operation is put off (-EAGAIN): each means that a packet got through */
 #define LG_COARSE_LAG_NS 20000000 /* the coarse clock lags less than two ticks of 10 ms; syscall programs may not read it */
 
-/* The bucket that an operation names, or NULL. */
-static __always_inline struct lg_bucket *lg_op_bucket(const struct lg_op *op)
-{
-	__u32 slot = *(const __u32 *)op->key.a, index = (op->key.rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
-
-	if (op->key.form != LG_FORM_OVERFLOW)
-		return bpf_map_lookup_elem(&buckets, &op->key);
-	if (slot >= LG_OVERFLOW_BUCKETS)
-		return NULL;
-	return bpf_map_lookup_elem(&overflow, &index);
-}
-
 /* Where the rule in force under an id is: entry of `rules` * LG_RULES_MAX + index, or -1. Of its own: its loop is walked once. */
 __noinline int lg_op_rule_at(__u32 rule_id)
 {
@@ -131,7 +119,7 @@ static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *
 /* With its log. An overflow bucket stays where it is, and becomes blank: what can be spent goes first. */
 static __always_inline int lg_op_delete(const struct lg_op *op)
 {
-	struct lg_bucket *bucket = lg_op_bucket(op);
+	struct lg_bucket *bucket = lg_bucket_of(&op->key);
 
 	if (op->key.form != LG_FORM_OVERFLOW) {
 		bpf_map_delete_elem(&logs, &op->key);
@@ -153,10 +141,10 @@ __noinline int lg_grant_one(__u32 i)
 
 	if (!op)
 		return -EINVAL;
-	bucket = lg_op_bucket(op);
+	bucket = lg_bucket_of(&op->key);
 	if (!bucket && op->code == LG_OP_GRANT) {
 		bpf_map_update_elem(&buckets, &op->key, &lg_blank_bucket, BPF_NOEXIST);
-		bucket = lg_op_bucket(op);
+		bucket = lg_bucket_of(&op->key);
 		if (!bucket)
 			return -ENOSPC;
 	}
@@ -239,7 +227,7 @@ __noinline int lg_collect_one(__u32 i)
 
 	if (!op)
 		return -EINVAL;
-	bucket = lg_op_bucket(op);
+	bucket = lg_bucket_of(&op->key);
 	if (!bucket && op->code != LG_OP_REAP)
 		return -ENOENT;
 	if (bucket && op->code == LG_OP_READ) {

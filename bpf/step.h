@@ -12,6 +12,7 @@
 
 #include "classify.h"
 #include "count.h"
+#include "demand.h"
 #include "key.h"
 #include "log.h"
 #include "window.h"
@@ -238,13 +239,29 @@ __noinline int lg_announce(struct lg_visit *visit, const struct lg_rule *rule, s
 	return 1;
 }
 
-/* Books what a bucket answered. Returns what the agent should hear of the key (enum lg_event_type), or 0. */
+/* Counts a refusal by the bucket of the key at hand, or NULL: its overflow bucket. */
+__noinline int lg_denied(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket)
+{
+	enum lg_reason reason;
+	__u64 tok;
+
+	if (!visit || !rule)
+		return 0;
+	if (!bucket)
+		bucket = lg_crowded(visit, rule, &reason);
+	if (!bucket)
+		return 0;
+	tok = lg_denials_add(&visit->key, 0, lg_cost(rule, &visit->pkt));
+	if (tok)
+		__sync_fetch_and_add(&bucket->denied_tok, tok);
+	return 1;
+}
+
+/* Notes that a bucket answered; a refusal is counted by lg_denied(). Returns what the agent should hear of the key, as lg_event_type, or 0. */
 static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
 				       enum lg_reason reason)
 {
 	lg_bucket_touch(bucket, rule, ask->now_ns);
-	if (!lg_is_pass(reason))
-		__sync_fetch_and_add(&bucket->denied_tok, ask->cost_tok);
 	if (!(rule->flags & LG_RULE_GLOBAL))
 		return 0;
 	/* A key that is served by what it started with needs no lease yet. */
@@ -279,10 +296,12 @@ struct lg_match {
 };
 
 enum lg_step {
-	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is booked */
-	LG_STEP_TAKE, /* take it; both answers are booked */
+	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is noted */
+	LG_STEP_TAKE, /* take it; both answers are noted */
 	LG_STEP_UNDO, /* give it back */
 };
+
+enum { LG_STEP_DENIED = 1 << 16 };
 
 static __always_inline enum lg_reason lg_step_reason(int r)
 {
@@ -291,7 +310,7 @@ static __always_inline enum lg_reason lg_step_reason(int r)
 
 static __always_inline __u32 lg_step_event(int r)
 {
-	return r >> 8;
+	return r >> 8 & 0xff;
 }
 
 /* The log of a key, found or made, or that of all of the rule's keys without one; NULL where there is none. */
@@ -342,7 +361,7 @@ __noinline int lg_log_step(struct lg_visit *visit, struct lg_match *match, const
 	if (bucket && (step == LG_STEP_TAKE || !lg_is_pass(reason)))
 		lg_settle(bucket, rule, &ask, reason);
 	match->reason = reason;
-	return reason;
+	return bucket && !lg_is_pass(reason) ? reason | LG_STEP_DENIED : reason;
 }
 
 /* Takes by the rule's algorithm, or only sees whether there is enough. Returns as lg_bucket_take(). */
@@ -371,8 +390,8 @@ static __always_inline void lg_give_back(struct lg_bucket *bucket, const struct 
  * @bucket: of the packet's key under the rule, or NULL: there is no room for one
  * @step:   enum lg_step
  *
- * Return: the reason, LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal, and in the second byte what
- * the agent should hear of the key (enum lg_event_type).
+ * Return: the reason, LG_PASS_ADMITTED, LG_PASS_FALLBACK, LG_PASS_TABLE_FULL or a refusal; in the second byte what the agent
+ * should hear of the key (enum lg_event_type); and LG_STEP_DENIED if a bucket refused, which the caller has to count.
  */
 __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket,
 		       __u32 step)
@@ -399,6 +418,8 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 			event = lg_settle(bucket, rule, &ask, reason);
 	}
 	match->reason = reason;
+	if (bucket && step != LG_STEP_UNDO && !lg_is_pass(reason))
+		event |= LG_STEP_DENIED >> 8;
 	return reason | event << 8;
 }
 
@@ -406,8 +427,12 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 static __always_inline int lg_bucket_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
 					  struct lg_bucket *bucket, enum lg_step step)
 {
-	return rule->algorithm == LG_RULE_SLIDING_LOG ? lg_log_step(visit, match, rule, bucket, step)
-						      : lg_step(visit, match, rule, bucket, step);
+	int r = rule->algorithm == LG_RULE_SLIDING_LOG ? lg_log_step(visit, match, rule, bucket, step)
+						       : lg_step(visit, match, rule, bucket, step);
+
+	if (r & LG_STEP_DENIED)
+		lg_denied(visit, rule, bucket);
+	return r;
 }
 
 /* The bucket of the key at hand: found, made or, where there is no room, NULL. */
@@ -447,6 +472,8 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	if (bucket && !rule->algorithm && lg_read(bucket->kind)) {
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);
+		if (!lg_is_pass(reason))
+			lg_denied(visit, rule, bucket);
 	} else {
 		r = lg_bucket_step(visit, &match, rule, bucket, LG_STEP_TAKE);
 		reason = lg_step_reason(r);

@@ -27,6 +27,8 @@ struct keys {
 	bool has_source;
 	uint8_t source[16];
 	uint64_t limit;
+	bool is_top;		/* --top, which is by what was denied unless told otherwise */
+	const char *by;		/* "denied" or "spent", or NULL */
 	struct row *rows;
 	size_t n, size;
 };
@@ -107,6 +109,32 @@ static int collect(void *arg, const struct lg_key *key, const struct lg_bucket *
 	}
 	k->rows[k->n++] = (struct row){ *key, *bucket };
 	return k->n >= KEYS_MAX;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return memcmp(&((const struct row *)a)->key, &((const struct row *)b)->key, sizeof(struct lg_key));
+}
+
+/* What a CPU has not booked yet; rows are ordered by their keys. */
+static int add_denied(void *arg, const struct lg_key *key, uint64_t tok)
+{
+	const struct keys *k = arg;
+	struct row wanted = { .key = *key };
+	struct row *row = bsearch(&wanted, k->rows, k->n, sizeof(*k->rows), by_key);
+
+	if (row)
+		row->bucket.denied_tok += tok;
+	return 0;
+}
+
+static int by_denied(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->bucket.denied_tok != y->bucket.denied_tok)
+		return x->bucket.denied_tok < y->bucket.denied_tok ? 1 : -1;
+	return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
 static int by_spent(const void *a, const void *b)
@@ -240,7 +268,7 @@ static int rows_print(const struct keys *k)
 		       (unsigned long long)b->denied_tok, expires);
 	}
 	if (n < k->n)
-		printf("... and %zu more (--limit 0 shows all)\n", k->n - n);
+		printf("... and %zu more (--%s 0 shows all)\n", k->n - n, k->is_top ? "top" : "limit");
 	return LG_CTL_OK;
 }
 
@@ -263,11 +291,24 @@ static int arguments(struct keys *k, int argc, char **argv)
 		} else if (strcmp(argv[i], "--limit") == 0) {
 			if (lg_num_parse(argv[i + 1], 0, KEYS_MAX, &k->limit, &c) < 0)
 				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --limit: %s", c.text);
+		} else if (strcmp(argv[i], "--top") == 0) {
+			if (lg_num_parse(argv[i + 1], 0, KEYS_MAX, &k->limit, &c) < 0)
+				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --top: %s", c.text);
+			k->is_top = true;
+		} else if (strcmp(argv[i], "--by") == 0) {
+			k->by = argv[i + 1];
+			if (strcmp(k->by, "denied") != 0 && strcmp(k->by, "spent") != 0)
+				return lg_ctl_fail(k->ctl, LG_CTL_USAGE, "keys --by: '%s' is neither denied nor spent", k->by);
 		} else {
 			return lg_ctl_usage(k->ctl, "keys", argv[i]);
 		}
 	}
 	return 0;
+}
+
+static bool is_by_denied(const struct keys *k)
+{
+	return k->by ? strcmp(k->by, "denied") == 0 : k->is_top;
 }
 
 int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
@@ -289,12 +330,16 @@ int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
 		r = lg_kern_each_bucket(kern, collect, &k);
 	if (r == 0)
 		r = lg_kern_each_line(kern, lg_clock_now_ns(), collect, &k);
+	if (r >= 0 && k.n) {
+		qsort(k.rows, k.n, sizeof(*k.rows), by_key);
+		r = lg_kern_each_denied(kern, add_denied, &k);
+	}
 	if (r < 0) {
 		free(k.rows);
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "cannot read the buckets in the kernel: %s", strerror(-r));
 	}
 	if (k.n)
-		qsort(k.rows, k.n, sizeof(*k.rows), by_spent);
+		qsort(k.rows, k.n, sizeof(*k.rows), is_by_denied(&k) ? by_denied : by_spent);
 	r = rows_print(&k);
 	free(k.rows);
 	return r;

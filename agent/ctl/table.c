@@ -6,11 +6,14 @@
 const struct lg_ctl_command lg_ctl_commands[] = {
 	{ "status", "", "roles, interfaces and how they are attached, rules in force, leases, upstream",
 	  "Exit code 1 when neither a daemon runs nor anything is in the kernel.\n", lg_ctl_status },
-	{ "keys", "[--rule NAME] [--key KEY] [--source ADDRESS] [--limit N]", "buckets in the kernel: who has spent what, and what is left",
+	{ "keys", "[--rule NAME] [--key KEY] [--source ADDRESS] [--limit N | --top N] [--by denied|spent]",
+	  "buckets in the kernel: who has spent what, and what is left",
 	  "  --rule NAME       only keys of this rule\n"
 	  "  --key KEY         only the key that is printed so: an address, \"source 10.0.0.1, vlan 7\", \"*\"\n"
 	  "  --source ADDRESS  only keys whose address is this one (or lies in the key's prefix)\n"
-	  "  --limit N         at most N keys, those with most spent first (default 100, 0: all)\n",
+	  "  --limit N         at most N keys, those with most spent first (default 100, 0: all)\n"
+	  "  --top N           at most N keys, those that were denied most first\n"
+	  "  --by WHAT         which come first: those with most denied or with most spent\n",
 	  lg_ctl_keys },
 	{ "rules", "", "the rules as the kernel has them, with what each has counted", NULL, lg_ctl_rules },
 	{ "leases", "[--history [--key KEY] [--rule NAME] [--since DURATION]]",

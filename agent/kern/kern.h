@@ -141,6 +141,12 @@ int lg_kern_collect(struct lg_kern *kern, struct lg_op *ops, size_t n);
 int lg_kern_each_bucket(struct lg_kern *kern,
 			int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
 
+/*
+ * Calls fn for what each CPU refused of a key and did not book yet: the cost is missing in `denied_tok` of that key's bucket or slot, but
+ * for what was booked since. Stops as lg_kern_each_bucket() does. lg_kern_collect() books all of it before it runs its operations.
+ */
+int lg_kern_each_denied(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, uint64_t tok), void *arg);
+
 /* ---- lines ---- */
 
 /* Lines that rules may have; 0 when the table is off. */

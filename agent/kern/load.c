@@ -545,6 +545,7 @@ static const struct {
 	[LG_MAP_EVENTS] = { 0, 0 },
 	[LG_MAP_OPS] = { 4, sizeof(struct lg_op) },
 	[LG_MAP_SHARED] = { 4, sizeof(struct lg_shared) },
+	[LG_MAP_DENIALS] = { 4, sizeof(struct lg_denials) },
 	[LG_MAP_TEST_CLOCK] = { 4, sizeof(__u64) },
 	[LG_MAP_CONTROL] = { 4, sizeof(struct lg_control) },
 };

@@ -194,6 +194,28 @@ int lg_kern_each_bucket(struct lg_kern *kern,
 	return r;
 }
 
+int lg_kern_each_denied(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, uint64_t tok), void *arg)
+{
+	_cleanup_free_ struct lg_denials *cells = NULL;
+	int n_cpus = libbpf_num_possible_cpus(), r = 0;
+	__u32 zero = 0;
+	int64_t tok;
+
+	if (n_cpus < 0)
+		return n_cpus;
+	cells = calloc((size_t)n_cpus, sizeof(*cells));
+	if (!cells)
+		return -ENOMEM;
+	if (bpf_map_lookup_elem(kern->map_fd[LG_MAP_DENIALS], &zero, cells) < 0)
+		return -errno;
+	for (int i = 0; i < n_cpus && r == 0; i++) {
+		tok = (int64_t)(cells[i].added_tok - cells[i].booked_tok);
+		if (tok > 0 && !(cells[i].turn & 1))
+			r = fn(arg, &cells[i].key, (uint64_t)tok);
+	}
+	return r;
+}
+
 /* ---- logs ---- */
 
 int lg_kern_each_log(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key), void *arg)

@@ -35,6 +35,7 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_EVENTS] = "events",
 	[LG_MAP_OPS] = "ops",
 	[LG_MAP_SHARED] = "shared",
+	[LG_MAP_DENIALS] = "denials",
 	[LG_MAP_TEST_CLOCK] = "test_clock",
 	[LG_MAP_CONTROL] = "control",
 };

@@ -143,7 +143,7 @@ struct lg_bucket {
 	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
 	__u64 share_full_at_vt;	/* block: full_at_vt of the fallback share */
 	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
-	__u64 denied_tok;	/* cost of the packets refused */
+	__u64 denied_tok;	/* cost of the packets refused, but for what waits in `denials` */
 	__u64 rate_tok;		/* the rule's limit: rate_tok per per_ns, for readers (room for sub-limits) */
 	__u64 per_ns;
 	__u64 burst_tok;	/* the rule's burst, or for windows its limit */
@@ -179,12 +179,12 @@ struct lg_line {
 _Static_assert(sizeof(struct lg_line) == 64, "lg_line: bump LG_ABI_VERSION");
 
 /*
- * map `line_keys` (ARRAY): [line * LG_LINE_SLOTS + slot]: whose slot it is, for people. Written right after a slot was claimed, and not
- * looked at by packets.
+ * map `line_keys` (ARRAY): [line * LG_LINE_SLOTS + slot]: whose slot it is, for people. Written right after a slot was claimed; packets
+ * that are let through do not look at it.
  */
 struct lg_line_key {
 	struct lg_key key;
-	__u64 denied_tok;	/* cost of the packets refused since then */
+	__u64 denied_tok;	/* cost of the packets refused since then, but for what waits in `denials` */
 };
 _Static_assert(sizeof(struct lg_line_key) == 48, "lg_line_key: bump LG_ABI_VERSION");
 /* ---- map `logs` (HASH): struct lg_key -> struct lg_log, for keys of sliding logs; LG_FORM_OVERFLOW with a and b 0 is the one of all
@@ -453,5 +453,21 @@ struct lg_memo {
 	__u32 rule;		/* index in the set of the rule that the last packet matched, a guess for the next */
 	__u32 _pad;
 };
+
+/* ---- map `denials` (PERCPU_ARRAY, one entry): refusals of the key refused most on this CPU, not yet booked under the key ----
+ * Packets of this CPU alone change all but booked_tok, which whoever books moves up by a swap. */
+struct lg_denials {
+	struct lg_key key;
+	__u64 added_tok;	/* cost of the packets refused while a key is counted here, of all such keys */
+	__u64 booked_tok;	/* as much of it is in `denied_tok` of its key */
+	__u64 turn;		/* grows before and after another key comes: odd while key and slot change */
+	__u32 slot;		/* 1 + the key's place in `line_keys`; 0: it has a bucket */
+	__u32 packets;		/* since this CPU booked */
+	__u32 misses;		/* refusals of other keys in a row */
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct lg_denials) == 80, "lg_denials: bump LG_ABI_VERSION");
+#define LG_DENIALS_MAX 64 /* packets that are booked at once */
+#define LG_DENIALS_MISSES 256 /* until another key comes */
 
 /* ---- map `test_clock` (ARRAY, one entry): __u64 ns; read only when loaded with lg_test_clock ---- */

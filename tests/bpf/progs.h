@@ -149,6 +149,7 @@ static inline void progs_reset(struct progs *p)
 	if (words.map_full || words.lines_full)
 		progs_zero(bpf_map__fd(p->skel->maps.overflow), PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS, sizeof(struct lg_bucket));
 	progs_zero(bpf_map__fd(p->skel->maps.shared), 1, sizeof(struct lg_shared));
+	progs_zero(bpf_map__fd(p->skel->maps.denials), 1, (size_t)p->n_cpus * sizeof(struct lg_denials));
 	progs_zero(bpf_map__fd(p->skel->maps.bypass), 1, sizeof(struct lg_bypass));
 	progs_zero(bpf_map__fd(p->skel->maps.verdicts), _LG_HOOK_N * LG_REASON_SLOTS, (size_t)p->n_cpus * sizeof(struct lg_count));
 	progs_zero(bpf_map__fd(p->skel->maps.rule_counts), LG_RULES_MAX + 1, (size_t)p->n_cpus * sizeof(struct lg_rule_counts));
@@ -366,8 +367,18 @@ static inline void progs_expect(struct progs *p, enum lg_hook hook, const struct
 	}
 }
 
+/* Has what CPUs did not book yet of their refusals booked, as each run of `collect` does; there is nothing else to do in this one. */
+static inline void progs_book(const struct progs *p)
+{
+	struct lg_ops_args args = { 0 };
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = &args, .ctx_size_in = sizeof(args));
+
+	assert_int_equal(bpf_prog_test_run_opts(bpf_program__fd(p->skel->progs.lg_collect), &opts), 0);
+}
+
 static inline bool progs_has_bucket(const struct progs *p, const struct lg_key *key, struct lg_bucket *ret_bucket)
 {
+	progs_book(p);
 	return !bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.buckets), key, ret_bucket);
 }
 

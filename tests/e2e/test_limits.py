@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A limit of one host holds for real packets: what arrives behind it, and what the kernel says it let through."""
 import contextlib
+import ipaddress
 import json
 import subprocess
 import time
@@ -94,6 +95,29 @@ def test_each_source_has_a_bucket_of_its_own_and_other_ports_have_none(host, hoo
         until(lambda: other.n == 60, "packets to a port without a rule arrive")
     assert got.n == 20
     assert {k["key"]: k["spent_tok"] for k in host.instance.json("keys")} == {CLIENT[4]: 10, "10.90.0.9": 10}
+
+
+@pytest.mark.parametrize("table", ["exact", "lines"])
+def test_the_source_of_a_flood_comes_first_among_the_keys_denied_most(host, table):
+    others = [f"10.90.0.{i}" for i in range(20, 32)]
+    for address in others:
+        ip("address", "add", f"{address}/24", "dev", "up0", ns=host.client)
+    host.start(bucket_rule("1/1h", 10, table=table))
+    with contextlib.ExitStack() as stack:
+        sender = {a: stack.enter_context(contextlib.closing(host.sender(0, source=a))) for a in [CLIENT[4], *others]}
+        for i, address in enumerate(others):
+            sender[CLIENT[4]].burst(100)
+            sender[address].burst(11 + i)
+        until(lambda: host.instance.seen("per-source") == 1200 + sum(range(11, 23)), "all packets were judged")
+    denied = [(CLIENT[4], 1190), *((a, 1 + i) for i, a in reversed(list(enumerate(others))))]
+    found = host.instance.json("keys", "--top", "5")
+    assert [(k["key"], k["denied_tok"]) for k in found] == denied[:5]
+    assert [(k["key"], k["denied_tok"]) for k in host.instance.json("keys", "--by", "denied")] == denied
+    lines = host.instance.tool("keys", "--top", "2").stdout.splitlines()
+    assert lines[1].split()[1] == CLIENT[4] and lines[2].split()[1] == others[-1] and lines[3].startswith("... and 11 more (--top 0")
+    by_address = sorted([CLIENT[4], *others], key=ipaddress.ip_address)
+    assert [k["key"] for k in host.instance.json("keys", "--top", "3", "--by", "spent")] == by_address[:3]
+    assert "neither denied nor spent" in host.instance.tool("keys", "--by", "size").stderr
 
 
 def test_keys_in_lines_are_listed_with_what_they_have_left_and_leave_by_themselves(host):
