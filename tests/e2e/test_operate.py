@@ -205,11 +205,9 @@ def test_bpftool_alone_shows_whose_bucket_it_is_and_how_full(host):
     assert (value["spent_tok"], value["denied_tok"], value["burst_tok"], value["rate_tok"]) == (50, 10, 50, 1)
     assert value["per_ns"] == 3_600_000_000_000
     names = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/rule_names")
-    named, = [e["formatted"]["value"]["name"] for e in names if e["formatted"]["key"] == key["rule_id"]]
-    assert named == "per-source"
-    assert PORT in [p["lo"] for p in bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/rules")[
-        _active(host)]["formatted"]["value"]["rules"][0]["ports"]]
-
-
-def _active(host):
-    return bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/control")[0]["formatted"]["value"]["active_set"]
+    named, = [e["formatted"]["value"] for e in names if e["formatted"]["key"] == key["rule_id"]]
+    assert named["name"] == "per-source" and f"port {PORT}" in named["match"]
+    active, = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/control")
+    rules = bpftool("-j", "map", "dump", "pinned", f"{host.instance.maps}/rules")
+    rule = rules[active["formatted"]["value"]["active_set"]]["formatted"]["value"]["rules"][0]
+    assert (rule["rule_id"], rule["burst_tok"]) == (key["rule_id"], 50)
