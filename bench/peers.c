@@ -362,7 +362,7 @@ static double thread_ns(void)
 
 static double ksoftirqd_ns(const struct bench *b)
 {
-	FILE *file = fopen(b->ksoftirqd, "re");
+	FILE *file = b->ksoftirqd[0] ? fopen(b->ksoftirqd, "re") : NULL;
 	double ns = 0;
 
 	if (!file)
@@ -373,17 +373,18 @@ static double ksoftirqd_ns(const struct bench *b)
 	return ns;
 }
 
-static int find_ksoftirqd(struct bench *b)
+/* In a PID namespace of one's own there is none to be seen. */
+static void find_ksoftirqd(struct bench *b)
 {
 	char command[128];
 	int64_t pid;
 
 	snprintf(command, sizeof(command), "grep -lsx ksoftirqd/%d /proc/[0-9]*/comm | cut -d/ -f3", b->cpu);
 	pid = number_of(command);
-	if (pid <= 0)
-		return fail("no ksoftirqd/%d", b->cpu);
-	snprintf(b->ksoftirqd, sizeof(b->ksoftirqd), "/proc/%" PRId64 "/schedstat", pid);
-	return 0;
+	if (pid > 0)
+		snprintf(b->ksoftirqd, sizeof(b->ksoftirqd), "/proc/%" PRId64 "/schedstat", pid);
+	else
+		fprintf(stderr, "bench-peers: ksoftirqd/%d cannot be seen from here: what it works for us is left out\n", b->cpu);
 }
 
 static void make_frame(uint8_t frame[64])
@@ -546,7 +547,8 @@ static int bench_run(struct bench *b)
 		return fail("one CPU: %s", strerror(errno));
 	if (system("command -v iptables-legacy nft ip >/dev/null"))
 		return fail("needs the packages iptables, nftables and iproute2");
-	if (find_ksoftirqd(b) || make_world(b) || open_ours(b))
+	find_ksoftirqd(b);
+	if (make_world(b) || open_ours(b))
 		return -EPROTO;
 	b->gen = peers_bpf__open_and_load();
 	if (!b->gen)
