@@ -4,6 +4,8 @@ as the rule says, others are not disturbed, and service is back within seconds.
 """
 import time
 
+import pytest
+
 from lib import law
 from lib.cluster import USER
 from lib.wait import until
@@ -92,6 +94,7 @@ def test_a_region_server_dies_and_comes_back():
         assert_law(c, SHORT_LIMIT, SHORT_S)
 
 
+@pytest.mark.long
 def test_a_region_whose_packets_are_lost_both_ways_drains_and_is_back_when_they_are_not():
     """For longer than it takes until both ends give up the connection."""
     with running(DENY) as c:

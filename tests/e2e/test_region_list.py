@@ -2,6 +2,8 @@
 """The list of regions changes: a key that moves to another home is never lent by both, and a mixed fleet stays within the limit."""
 import time
 
+import pytest
+
 from lib.cluster import LEASE_PORT
 from lib.daemon import Instance
 from lib.host import fresh_name
@@ -26,6 +28,7 @@ def restart(c, r, version, regions):
     c.start_region(r)
 
 
+@pytest.mark.long
 def test_a_key_moves_to_another_home_without_a_second_budget():
     with running(rule(SHORT_LIMIT, SHORT_S)) as c:
         for r in c:

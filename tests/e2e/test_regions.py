@@ -87,6 +87,7 @@ def first_packets(c):
     until(lambda: all(r.receiver.n > 1 for r in c), "every region admits", timeout_s=15)
 
 
+@pytest.mark.long
 def test_even_traffic_above_the_limit_gets_the_limit_and_not_more():
     with running() as c:
         first_packets(c)
@@ -158,6 +159,7 @@ def test_fixed_windows_begin_everywhere_at_multiples_of_their_length_and_hold_on
             assert law.worst_window(admitted_ns, SHORT_S * S)[0] >= 1.5 * SHORT_LIMIT, "these windows are not fixed"
 
 
+@pytest.mark.long
 def test_a_user_who_moves_to_another_region_keeps_his_limit_and_gets_no_second_one():
     """Six seconds after the move 95 % of the limit are to be had again."""
     with running() as c:
