@@ -29,6 +29,7 @@
 #include <linux/if_link.h>
 
 #include "base/mem.h"
+#include "bench_run.h"
 #include "fastpath_case.h"
 #include "fastpath_hot.h"
 
@@ -83,12 +84,6 @@ static int fail(const char *what, int r)
 	return -1;
 }
 
-static uint32_t next_random(struct bench *b)
-{
-	b->seed = b->seed * 1664525u + 1013904223u;
-	return b->seed >> 8;
-}
-
 /* Whether the list `only` has the name, or there is none. */
 static bool is_wanted(const struct bench *b, const char *name)
 {
@@ -118,18 +113,11 @@ static int attach_and_run(struct bench *b, size_t i, uint32_t round)
 	r = bpf_xdp_attach(LO_IFINDEX, lg_bench_fd(&cases[i], skel), XDP_FLAGS_SKB_MODE, NULL);
 	if (r < 0)
 		return fail("holding a program", r);
-	r = lg_bench_run(&cases[i], skel, b->repeat / 4 + 1, next_random(b), &warm_ns);
+	r = lg_bench_run(&cases[i], skel, b->repeat / 4 + 1, lg_bench_random(&b->seed), &warm_ns);
 	if (!r)
-		r = lg_bench_run(&cases[i], skel, b->repeat, next_random(b), &b->ns[i][round]);
+		r = lg_bench_run(&cases[i], skel, b->repeat, lg_bench_random(&b->seed), &b->ns[i][round]);
 	bpf_xdp_detach(LO_IFINDEX, XDP_FLAGS_SKB_MODE, NULL);
 	return r;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
 }
 
 static void print_case(struct bench *b, size_t i)
@@ -145,17 +133,12 @@ static void print_case(struct bench *b, size_t i)
 
 static int run_rounds(struct bench *b)
 {
-	size_t order[N_CASES], i, j, swap;
+	size_t order[N_CASES], i;
 
 	for (i = 0; i < N_CASES; i++)
 		order[i] = i;
 	for (uint32_t round = 0; round < b->rounds; round++) {
-		for (i = N_CASES - 1; i > 0; i--) {
-			j = next_random(b) % (i + 1);
-			swap = order[i];
-			order[i] = order[j];
-			order[j] = swap;
-		}
+		lg_bench_shuffle(&b->seed, order, N_CASES);
 		for (i = 0; i < N_CASES; i++) {
 			if (is_wanted(b, cases[order[i]].name) && attach_and_run(b, order[i], round))
 				return -1;
@@ -186,7 +169,7 @@ static int check_and_print(struct bench *b)
 		}
 	}
 	for (size_t i = 0; i < N_CASES; i++) {
-		qsort(b->ns[i], b->rounds, sizeof(b->ns[i][0]), by_value);
+		qsort(b->ns[i], b->rounds, sizeof(b->ns[i][0]), lg_bench_by_value);
 		if (is_wanted(b, cases[i].name))
 			print_case(b, i);
 	}

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench_rules.h"
+#include "bench_run.h"
 #include "rules/compile.h"
 #include "rules/yaml.h"
 #include "bench/fastpath.skel.h"
@@ -227,14 +228,6 @@ static void make_packet6(uint32_t n_keys, uint32_t seed, struct lg_bench_packet6
 	p->gen = (struct lg_bench_gen){ .state = seed, .n_keys = n_keys };
 }
 
-static double thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 int lg_bench_run(const struct lg_bench_case *c, const struct fastpath_bpf *skel, uint32_t n, uint32_t seed, double *ret_ns)
 {
 	struct lg_bench_packet packet;
@@ -249,9 +242,9 @@ int lg_bench_run(const struct lg_bench_case *c, const struct fastpath_bpf *skel,
 		opts.data_in = &packet6;
 		opts.data_size_in = sizeof(packet6);
 	}
-	start_ns = thread_ns();
+	start_ns = lg_bench_thread_ns();
 	r = bpf_prog_test_run_opts(lg_bench_fd(c, skel), &opts);
-	*ret_ns = (thread_ns() - start_ns) / n;
+	*ret_ns = (lg_bench_thread_ns() - start_ns) / n;
 	if (r < 0)
 		return complain(c, "running the program", r);
 	if ((int)opts.retval == c->retval)

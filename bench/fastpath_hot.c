@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench_run.h"
 #include "fastpath_case.h"
 
 #define WINDOW_NS 40000000ull
@@ -206,16 +207,9 @@ static int sample(const struct lg_bench_case *c, const struct fastpath_bpf *skel
 
 /* ---- the run ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static void print_case(const struct lg_bench_case *c, enum distance distance, struct samples *s, bool is_json)
 {
-	qsort(s->ratio, s->n, sizeof(s->ratio[0]), by_value);
+	qsort(s->ratio, s->n, sizeof(s->ratio[0]), lg_bench_by_value);
 	if (!s->n && is_json)
 		printf("{\"case\":\"%s_%s\",\"ratio\":null,\"samples\":0}\n", c->name, distance_names[distance]);
 	else if (!s->n)

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "bench/bench_run.h"
 #include "bench/lease_bench.h"
 
 #define ROUNDS_MAX 101
@@ -69,10 +70,7 @@ static int fail(const char *what, const char *which, int r)
 
 double bench_cpu_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+	return lg_bench_thread_ns();
 }
 
 void bench_order_init(struct bench_order *o, uint64_t n)
@@ -144,19 +142,12 @@ static void add_cases(struct bench *b, const struct bench_case *cases, size_t n)
 			b->entries[b->n_entries++].c = &cases[i];
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static void print_entry(const struct bench *b, struct entry *e)
 {
 	char more[512] = "";
 	double median;
 
-	qsort(e->values, e->n, sizeof(e->values[0]), by_value);
+	qsort(e->values, e->n, sizeof(e->values[0]), lg_bench_by_value);
 	median = e->values[e->n / 2];
 	if (e->c->describe)
 		e->c->describe(e->state, more, sizeof(more));

@@ -50,6 +50,7 @@
 #include "rules/yaml.h"
 #include "bench/peers.skel.h"
 #include "bench_rules.h"
+#include "bench_run.h"
 #include "peers.h"
 
 #define ROUNDS_MAX 51
@@ -139,12 +140,6 @@ static int64_t number_of(const char *command)
 		return -1;
 	any = fgets(line, sizeof(line), pipe);
 	return pclose(pipe) || !any ? -1 : strtoll(line, NULL, 10);
-}
-
-static uint32_t next_random(struct bench *b)
-{
-	b->seed = b->seed * 1664525u + 1013904223u;
-	return b->seed >> 8;
 }
 
 /* ---- the world: two network namespaces without names, a mount namespace, a pair between ---- */
@@ -352,14 +347,6 @@ static int64_t udp_of(void)
 
 /* ---- one measurement ---- */
 
-static double thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static double ksoftirqd_ns(const struct bench *b)
 {
 	FILE *file = b->ksoftirqd[0] ? fopen(b->ksoftirqd, "re") : NULL;
@@ -435,10 +422,10 @@ static int measure(struct bench *b, enum filter filter, struct sample *ret)
 	if (enter(b->sender_ns))
 		return -EPROTO;
 	wall_ns = lg_clock_now_ns();
-	start_ns = thread_ns() + ksoftirqd_ns(b);
+	start_ns = lg_bench_thread_ns() + ksoftirqd_ns(b);
 	if (generate(b, b->packets))
 		return -EPROTO;
-	cpu_ns = thread_ns() + ksoftirqd_ns(b) - start_ns;
+	cpu_ns = lg_bench_thread_ns() + ksoftirqd_ns(b) - start_ns;
 	wall_ns = lg_clock_now_ns() - wall_ns;
 	if (enter(b->receiver_ns))
 		return -EPROTO;
@@ -463,7 +450,7 @@ static int run_case(struct bench *b, size_t i, struct sample *ret)
 	int r;
 
 	b->gen->data->gen_sources = workloads[i % N_WORKLOADS].n;
-	b->gen->data->gen_state = next_random(b);
+	b->gen->data->gen_state = lg_bench_random(&b->seed);
 	b->gen->bss->gen_ifindex = filter == FILTER_GENERATOR ? 0 : b->sender_ifindex;
 	if (enter(b->receiver_ns) || attach(b, filter))
 		return -EPROTO;
@@ -485,17 +472,12 @@ static bool is_wanted(const struct bench *b, size_t i)
 
 static int run_rounds(struct bench *b)
 {
-	size_t order[N_CASES], i, j, swap;
+	size_t order[N_CASES], i;
 
 	for (i = 0; i < N_CASES; i++)
 		order[i] = i;
 	for (uint32_t round = 0; round < b->rounds; round++) {
-		for (i = N_CASES - 1; i > 0; i--) {
-			j = next_random(b) % (i + 1);
-			swap = order[i];
-			order[i] = order[j];
-			order[j] = swap;
-		}
+		lg_bench_shuffle(&b->seed, order, N_CASES);
 		for (i = 0; i < N_CASES; i++) {
 			if (is_wanted(b, order[i]) && run_case(b, order[i], &b->sample[order[i]][round]))
 				return -EPROTO;

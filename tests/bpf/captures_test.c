@@ -20,10 +20,7 @@ static uint64_t rng;
 
 static uint64_t random_below(uint64_t n)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng % n;
+	return chance_next(&rng) % n;
 }
 
 #define N_RULES 8
@@ -42,11 +39,8 @@ static const struct lg_match fields[N_RULES] = {
 
 static int load(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)rng);
+	rng = chance_seed();
 	p = progs_load(64, true);
 	progs_reset(p);
 	for (size_t i = 0; i < N_RULES; i++) {

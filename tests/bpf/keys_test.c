@@ -45,17 +45,6 @@ static struct lg_rule *product_rule(uint32_t parts, bool hashed)
 	return rule;
 }
 
-static struct lg_pkt_buf udp(const char *source, const char *destination, uint16_t port)
-{
-	struct lg_pkt_buf pkt;
-
-	if (strchr(source, ':'))
-		lg_pkt_udp6(&pkt, source, destination, port, 20);
-	else
-		lg_pkt_udp4(&pkt, source, destination, port, 20);
-	return pkt;
-}
-
 static struct lg_pkt_buf qinq(void)
 {
 	struct lg_pkt_buf pkt;
@@ -126,7 +115,7 @@ static void each_part_stands_in_the_key_at_each_hook(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		for (enum lg_hook hook = LG_HOOK_XDP; hook < _LG_HOOK_N; hook++) {
-			struct lg_pkt_buf pkt = rows[i].build ? rows[i].build() : udp("10.1.2.3", "192.0.2.1", 53);
+			struct lg_pkt_buf pkt = rows[i].build ? rows[i].build() : progs_udp("10.1.2.3", "192.0.2.1", 53);
 			struct lg_rule *rule;
 			struct lg_key key;
 
@@ -145,7 +134,7 @@ static void each_part_stands_in_the_key_at_each_hook(void **state)
 static void the_interface_is_that_of_the_hook(void **state)
 {
 	const struct lg_key_narrow lo = { .interface = 1 }; /* where test runs say that packets are */
-	struct lg_pkt_buf pkt = udp("10.1.2.3", "192.0.2.1", 53);
+	struct lg_pkt_buf pkt = progs_udp("10.1.2.3", "192.0.2.1", 53);
 	struct lg_rule *rule;
 	struct lg_key key;
 
@@ -163,7 +152,7 @@ static void the_interface_is_that_of_the_hook(void **state)
 /* Ten packets of one flow, one of another: two buckets, and the table of what was hashed says whose they are. */
 static void a_hashed_key_is_remembered_and_forgotten_with_its_bucket(void **state)
 {
-	struct lg_pkt_buf one = udp("10.1.2.3", "192.0.2.1", 53), two = udp("10.1.2.3", "192.0.2.1", 54);
+	struct lg_pkt_buf one = progs_udp("10.1.2.3", "192.0.2.1", 53), two = progs_udp("10.1.2.3", "192.0.2.1", 54);
 	int wide_fd = bpf_map__fd(p->skel->maps.wide_keys), buckets_fd = bpf_map__fd(p->skel->maps.buckets);
 	uint8_t source[16], destination[16];
 	struct lg_wide_key wide;
@@ -202,8 +191,8 @@ static void tiers_of_prefixes_charge_both(void **state)
 {
 	(void)state;
 	for (enum lg_hook hook = LG_HOOK_XDP; hook < _LG_HOOK_N; hook++) {
-		struct lg_pkt_buf a = udp("2001:db8:1:1::1", "2001:db8::9", 53), b = udp("2001:db8:1:2::1", "2001:db8::9", 53);
-		struct lg_pkt_buf c = udp("2001:db8:2:1::1", "2001:db8::9", 53);
+		struct lg_pkt_buf a = progs_udp("2001:db8:1:1::1", "2001:db8::9", 53), b = progs_udp("2001:db8:1:2::1", "2001:db8::9", 53);
+		struct lg_pkt_buf c = progs_udp("2001:db8:2:1::1", "2001:db8::9", 53);
 
 		progs_reset(p);
 		memset(progs_rule(p, 3)->key_mask6 + 8, 0, 8);
@@ -224,8 +213,8 @@ static void mapped_or_behind_nat64_the_bucket_is_that_of_ipv4(void **state)
 {
 	(void)state;
 	for (enum lg_hook hook = LG_HOOK_XDP; hook < _LG_HOOK_N; hook++) {
-		struct lg_pkt_buf plain = udp("10.1.2.3", "192.0.2.1", 53), mapped = udp("::ffff:10.1.2.3", "2001:db8::9", 53);
-		struct lg_pkt_buf nat64 = udp("64:ff9b::10.1.2.3", "2001:db8::9", 53);
+		struct lg_pkt_buf plain = progs_udp("10.1.2.3", "192.0.2.1", 53), mapped = progs_udp("::ffff:10.1.2.3", "2001:db8::9", 53);
+		struct lg_pkt_buf nat64 = progs_udp("64:ff9b::10.1.2.3", "2001:db8::9", 53);
 		struct lg_key key = progs_key(1, "10.1.2.3"), own = progs_key(1, "64:ff9b::10.1.2.3");
 
 		progs_reset(p);
@@ -246,7 +235,7 @@ static void mapped_or_behind_nat64_the_bucket_is_that_of_ipv4(void **state)
 
 static void what_keeps_links_alive_is_limited_by_rules_that_name_it_alone(void **state)
 {
-	struct lg_pkt_buf vrrp, too_big, plain = udp("10.1.2.3", "192.0.2.1", 53), arp;
+	struct lg_pkt_buf vrrp, too_big, plain = progs_udp("10.1.2.3", "192.0.2.1", 53), arp;
 
 	(void)state;
 	lg_pkt_init(&vrrp);

@@ -9,17 +9,10 @@
 #include <time.h>
 
 #include "progs.h"
+#include "tests/lib/chance.h"
 
 static struct progs *timed, *untimed; /* with the test clock, and with the kernel's own */
 static uint64_t rng = 1;
-
-static uint64_t next_random(void)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng;
-}
 
 static uint64_t now_ns(void)
 {
@@ -31,11 +24,8 @@ static uint64_t now_ns(void)
 
 static int load(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	rng = seed ? strtoull(seed, NULL, 0) : now_ns() | 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)rng);
+	rng = chance_seed();
 	timed = progs_load(64, true);
 	untimed = progs_load(64, false);
 	return 0;
@@ -261,7 +251,7 @@ static void a_drained_key_stays_drained_while_a_flood_passes(void **state)
 		progs_expect(p, LG_HOOK_TC_INGRESS, &victim, LG_PASS_ADMITTED);
 	progs_expect(p, LG_HOOK_TC_INGRESS, &victim, LG_DROP_LIMIT);
 	for (uint32_t i = 0; i < n_flood; i++) {
-		pkt = from(0xc6000000 | (uint32_t)(next_random() & 0xffffff));
+		pkt = from(0xc6000000 | (uint32_t)(chance_next(&rng) & 0xffffff));
 		n_passed += progs_run(p, LG_HOOK_TC_INGRESS, &pkt);
 	}
 	progs_expect(p, LG_HOOK_TC_INGRESS, &victim, LG_DROP_LIMIT);

@@ -272,6 +272,18 @@ static inline struct lg_key progs_overflow_key(uint32_t rule_id, uint32_t slot)
 
 /* ---- frames ---- */
 
+/* 20 bytes of UDP, of the family that the addresses are of. */
+static inline struct lg_pkt_buf progs_udp(const char *source, const char *destination, uint16_t port)
+{
+	struct lg_pkt_buf pkt;
+
+	if (strchr(source, ':'))
+		lg_pkt_udp6(&pkt, source, destination, port, 20);
+	else
+		lg_pkt_udp4(&pkt, source, destination, port, 20);
+	return pkt;
+}
+
 static inline int progs_fd(const struct progs *p, enum lg_hook hook)
 {
 	switch (hook) {

@@ -51,17 +51,6 @@ static void at_each_hook(row_fn row, uint32_t max_keys)
 	static void name##_row(struct progs *p, enum lg_hook hook)
 #define ROW(name) ROW_WITH(name, 64)
 
-static struct lg_pkt_buf udp(const char *source, const char *destination, uint16_t port)
-{
-	struct lg_pkt_buf pkt;
-
-	if (strchr(source, ':'))
-		lg_pkt_udp6(&pkt, source, destination, port, 20);
-	else
-		lg_pkt_udp4(&pkt, source, destination, port, 20);
-	return pkt;
-}
-
 static struct lg_pkt_buf arp(void)
 {
 	struct lg_pkt_buf pkt;
@@ -87,7 +76,7 @@ static struct lg_pkt_buf neighbour_solicitation(void)
 
 ROW(without_rules_everything_passes)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("2001:db8::1", "2001:db8::2", 53), c = arp();
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("2001:db8::1", "2001:db8::2", 53), c = arp();
 	struct lg_pkt_buf lldp;
 
 	lg_pkt_init(&lldp);
@@ -102,7 +91,7 @@ ROW(without_rules_everything_passes)
 
 ROW(a_limit_of_0_drops_all_but_arp_and_neighbour_discovery)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("2001:db8::1", "2001:db8::2", 53), c = arp(),
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("2001:db8::1", "2001:db8::2", 53), c = arp(),
 			  d = neighbour_solicitation();
 	struct lg_bucket bucket;
 	struct lg_key key = progs_key(1, "10.0.0.1");
@@ -122,7 +111,7 @@ ROW(a_limit_of_0_drops_all_but_arp_and_neighbour_discovery)
 
 ROW(a_limit_raised_from_0_lets_packets_through_at_once)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_rate raised;
 
 	progs_rule(p, 0);
@@ -139,7 +128,7 @@ ROW(a_limit_raised_from_0_lets_packets_through_at_once)
 
 ROW(bypass_lets_everything_through_until_its_time)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_bypass on = { .until_ns = START_NS + S };
 	int fd = bpf_map__fd(p->skel->maps.bypass);
 	uint32_t zero = 0;
@@ -167,7 +156,7 @@ ROW(bypass_lets_everything_through_until_its_time)
 
 ROW(the_unparsable_follows_its_policy)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 
 	a.data[14] = 0x44;
 	progs_expect(p, hook, &a, LG_PASS_UNPARSABLE);
@@ -213,7 +202,7 @@ ROW(every_protocol_number_is_accounted_for)
 
 ROW(a_key_has_its_burst_and_refills_by_its_rate)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.2", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 	struct lg_bucket bucket;
 
@@ -245,7 +234,7 @@ ROW(a_key_has_its_burst_and_refills_by_its_rate)
 
 ROW(bytes_are_those_on_the_wire)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53); /* 62 bytes */
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53); /* 62 bytes */
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_rule(p, 200)->flags |= LG_RULE_BYTES;
@@ -287,7 +276,8 @@ ROW(a_key_may_be_a_prefix_or_the_destination_or_the_whole_rule)
 	};
 
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp(rows[i].other_source, rows[i].other_destination, 53);
+		struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp(rows[i].other_source, rows[i].other_destination,
+				53);
 		struct lg_rule *rule;
 
 		p->set.n_rules = (uint32_t)i; /* a new id each time */
@@ -306,7 +296,7 @@ ROW(a_key_may_be_a_prefix_or_the_destination_or_the_whole_rule)
 
 ROW(a_rule_for_ports_leaves_later_fragments_and_other_ports_alone)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 443), b = udp("10.0.0.1", "192.0.2.1", 444), later;
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 443), b = progs_udp("10.0.0.1", "192.0.2.1", 444), later;
 	struct lg_rule *rule = progs_rule(p, 0);
 
 	progs_port(p, rule, 443);
@@ -325,7 +315,7 @@ ROW(a_rule_for_ports_leaves_later_fragments_and_other_ports_alone)
 
 ROW(the_same_packet_under_two_tags_has_the_same_key)
 {
-	struct lg_pkt_buf plain = udp("10.0.0.1", "192.0.2.1", 53), tagged, qinq;
+	struct lg_pkt_buf plain = progs_udp("10.0.0.1", "192.0.2.1", 53), tagged, qinq;
 
 	progs_rule(p, 2);
 	progs_publish(p);
@@ -390,7 +380,7 @@ ROW(extension_headers_are_walked)
 
 ROW(a_rule_that_changes_keeps_what_was_spent)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 	struct lg_rate changed;
 
@@ -475,7 +465,7 @@ static void a_superframe_dearer_than_the_burst_passes_when_the_bucket_is_full(vo
 
 ROW(all_rules_are_charged_or_none)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key1 = progs_key(1, "10.0.0.1"), key3 = progs_key(3, "10.0.0.1");
 	struct lg_key key2 = { .rule_id = 2, .form = LG_FORM_RULE };
 
@@ -504,7 +494,7 @@ ROW(all_rules_are_charged_or_none)
 
 ROW(the_first_rule_that_refuses_gives_the_reason_and_others_only_count_if_asked)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key1 = progs_key(1, "10.0.0.1"), key3 = progs_key(3, "10.0.0.1"), key4 = progs_key(4, "10.0.0.1");
 	struct lg_bucket bucket;
 
@@ -526,7 +516,7 @@ ROW(the_first_rule_that_refuses_gives_the_reason_and_others_only_count_if_asked)
 
 ROW(eight_rules_are_applied)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 
 	for (int i = 0; i < LG_MATCHES_MAX; i++)
 		progs_rule(p, i == LG_MATCHES_MAX - 1 ? 1 : 9);
@@ -540,7 +530,7 @@ ROW(eight_rules_are_applied)
 
 ROW(rules_at_both_ends_of_a_full_set_are_found)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.2", "192.0.2.1", 53);
 
 	for (uint32_t i = 0; i < LG_RULES_MAX; i++) {
 		struct lg_rule *rule = progs_rule(p, i == LG_RULES_MAX - 1 ? 1 : 5);
@@ -557,7 +547,7 @@ ROW(rules_at_both_ends_of_a_full_set_are_found)
 
 ROW(a_shadow_rule_counts_what_it_would_refuse_and_refuses_nothing)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_rule(p, 2)->flags |= LG_RULE_SHADOW;
@@ -573,7 +563,7 @@ ROW(a_shadow_rule_counts_what_it_would_refuse_and_refuses_nothing)
 
 ROW(a_shadow_rule_beside_another_changes_neither_its_verdict_nor_its_charge)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key1 = progs_key(1, "10.0.0.1"), key2 = progs_key(2, "10.0.0.1");
 
 	progs_rule(p, 1)->flags |= LG_RULE_SHADOW;
@@ -599,14 +589,14 @@ static void fill_table(struct progs *p, enum lg_hook hook, uint32_t n)
 		struct lg_pkt_buf a;
 
 		snprintf(source, sizeof(source), "10.7.0.%u", i);
-		a = udp(source, "192.0.2.1", 53);
+		a = progs_udp(source, "192.0.2.1", 53);
 		progs_expect(p, hook, &a, LG_PASS_ADMITTED);
 	}
 }
 
 ROW_WITH(newcomers_of_a_full_table_share_overflow_buckets_by_prefix, 4)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53), known;
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.2", "192.0.2.1", 53), known;
 
 	progs_rule(p, 3);
 	progs_publish(p);
@@ -617,7 +607,7 @@ ROW_WITH(newcomers_of_a_full_table_share_overflow_buckets_by_prefix, 4)
 	progs_expect(p, hook, &b, LG_DROP_LIMIT);
 	assert_int_equal(progs_shared(p).map_full, 4);
 	/* Who has a bucket keeps it. */
-	known = udp("10.7.0.0", "192.0.2.1", 53);
+	known = progs_udp("10.7.0.0", "192.0.2.1", 53);
 	progs_expect(p, hook, &known, LG_PASS_ADMITTED);
 	progs_now(p, START_NS + 100 * MS);
 	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
@@ -626,7 +616,7 @@ ROW_WITH(newcomers_of_a_full_table_share_overflow_buckets_by_prefix, 4)
 
 ROW_WITH(a_full_table_denies_or_passes_newcomers_if_the_rule_says_so, 4)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 
 	progs_rule(p, 3);
 	progs_publish(p);
@@ -645,7 +635,7 @@ ROW_WITH(a_full_table_denies_or_passes_newcomers_if_the_rule_says_so, 4)
 /* The table holds what the first rule's keys filled; the second rule keeps its one bucket elsewhere, one and not many. */
 ROW_WITH(a_rule_with_one_bucket_has_one_even_when_the_table_is_full, 4)
 {
-	struct lg_pkt_buf a = udp("10.8.0.1", "192.0.2.1", 53), b = udp("203.0.113.9", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.8.0.1", "192.0.2.1", 53), b = progs_udp("203.0.113.9", "192.0.2.1", 53);
 
 	progs_rule(p, 30);
 	progs_publish(p);
@@ -660,7 +650,7 @@ ROW_WITH(a_rule_with_one_bucket_has_one_even_when_the_table_is_full, 4)
 
 ROW_WITH(several_rules_over_a_full_table_still_charge_all_or_none, 4)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("198.51.100.7", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("198.51.100.7", "192.0.2.1", 53);
 
 	progs_rule(p, 2);
 	progs_publish(p);
@@ -681,7 +671,7 @@ ROW_WITH(several_rules_over_a_full_table_still_charge_all_or_none, 4)
 
 ROW(a_leased_key_spends_what_it_was_granted_while_the_lease_runs)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 	struct lg_bucket bucket;
 
@@ -713,7 +703,7 @@ ROW(a_leased_key_spends_what_it_was_granted_while_the_lease_runs)
 
 ROW(the_fallback_share_starts_empty_after_the_delay)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_lease_rule(p, LG_FALLBACK_SHARE);
@@ -743,7 +733,7 @@ ROW(the_fallback_share_starts_empty_after_the_delay)
 /* The agent is dead, so the word still says "reachable": the kernel goes on by itself, half a delay after it spoke up in vain. */
 ROW(the_fallback_needs_no_agent)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_lease_rule(p, LG_FALLBACK_SHARE);
@@ -759,7 +749,7 @@ ROW(the_fallback_needs_no_agent)
 
 ROW(open_and_closed_are_what_they_say)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.2", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_lease_rule(p, LG_FALLBACK_OPEN);
@@ -781,7 +771,7 @@ ROW(open_and_closed_are_what_they_say)
 
 ROW(a_host_rule_and_a_leased_rule_charge_all_or_none)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key1 = progs_key(1, "10.0.0.1"), key2 = progs_key(2, "10.0.0.1");
 
 	progs_lease_rule(p, LG_FALLBACK_DENY);
@@ -802,7 +792,7 @@ ROW(a_host_rule_and_a_leased_rule_charge_all_or_none)
 
 ROW(a_new_key_spends_what_it_starts_with_and_is_announced_when_it_asks_for_more)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.2", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.2", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 	struct progs_events events;
 
@@ -828,7 +818,7 @@ ROW(a_new_key_spends_what_it_starts_with_and_is_announced_when_it_asks_for_more)
 
 ROW(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 	struct progs_events events;
 
@@ -867,7 +857,7 @@ ROW(a_leased_key_is_announced_when_new_low_and_denied_and_not_more_often)
 /* Another rule refuses the packet: nothing was taken, so there is nothing to tell, low as the key may be. */
 ROW(a_key_that_was_only_tested_is_not_announced)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	struct lg_key key = progs_key(1, "10.0.0.1");
 
 	progs_lease_rule(p, LG_FALLBACK_DENY);
@@ -885,7 +875,7 @@ ROW(a_key_that_was_only_tested_is_not_announced)
 
 ROW(a_host_rule_raises_no_events)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 
 	progs_rule(p, 1);
 	progs_publish(p);
@@ -897,7 +887,7 @@ ROW(a_host_rule_raises_no_events)
 /* A flood of made-up sources: a thousand are announced at once, then LG_ANNOUNCE_PER_S; what is held back is counted. */
 ROW_WITH(a_flood_of_new_keys_does_not_become_a_storm_of_events, 65536)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	uint32_t n;
 
 	progs_lease_rule(p, LG_FALLBACK_DENY);
@@ -922,7 +912,7 @@ ROW_WITH(a_flood_of_new_keys_does_not_become_a_storm_of_events, 65536)
 
 ROW_WITH(an_event_that_finds_the_ring_full_is_counted, 65536)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
 	uint64_t n = 0;
 
 	progs_lease_rule(p, LG_FALLBACK_DENY);
@@ -941,7 +931,7 @@ ROW_WITH(an_event_that_finds_the_ring_full_is_counted, 65536)
 
 ROW_WITH(an_overflow_bucket_of_a_leased_rule_is_leased_like_a_key, 4)
 {
-	struct lg_pkt_buf a = udp("10.0.0.1", "192.0.2.1", 53), b = udp("10.0.0.77", "192.0.2.1", 53);
+	struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp("10.0.0.77", "192.0.2.1", 53);
 	struct progs_events events;
 	struct lg_key key;
 	struct lg_op op;

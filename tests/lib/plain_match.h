@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "parse.h"
 #include "rules/rule.h"
+#include "tests/lib/chance.h"
 
 static inline bool plain_in_prefix(const struct lg_prefix *prefix, const uint8_t addr[16], uint32_t family)
 {
@@ -108,10 +109,7 @@ struct plain {
 
 static inline uint64_t plain_below(struct plain *p, uint64_t n)
 {
-	p->rng ^= p->rng << 13;
-	p->rng ^= p->rng >> 7;
-	p->rng ^= p->rng << 17;
-	return (p->rng >> 11) % n;
+	return (chance_next(&p->rng) >> 11) % n;
 }
 
 /* One of these percent. */

@@ -19,6 +19,7 @@
 #include "lines.h"
 #include "base/mem.h"
 #include "rules/rate.h"
+#include "tests/lib/chance.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -37,10 +38,7 @@ static uint64_t rng, now_ns;
 
 static uint64_t next_random(void)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng;
+	return chance_next(&rng);
 }
 
 static uint64_t random_below(uint64_t n)
@@ -50,11 +48,8 @@ static uint64_t random_below(uint64_t n)
 
 static int seed_random(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)rng);
+	rng = chance_seed();
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "window.h"
 #include "base/mem.h"
 #include "rules/rate.h"
+#include "tests/lib/chance.h"
 
 #define MS 1000000ull
 #define S 1000000000ull
@@ -26,19 +27,13 @@ static uint64_t rng;
 
 static uint64_t random_below(uint64_t n)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng % n;
+	return chance_next(&rng) % n;
 }
 
 static int seed_random(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)rng);
+	rng = chance_seed();
 	return 0;
 }
 

@@ -20,11 +20,8 @@ static struct plain plain;
 
 static int seed_random(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	plain.rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)plain.rng);
+	plain.rng = chance_seed();
 	return 0;
 }
 

@@ -22,11 +22,8 @@ static struct lg_complaint complaint;
 
 static int seed_random(void **state)
 {
-	const char *seed = getenv("SEED");
-
 	(void)state;
-	plain.rng = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + 1;
-	print_message("SEED=%llu replays this run\n", (unsigned long long)plain.rng);
+	plain.rng = chance_seed();
 	return 0;
 }
 
