@@ -276,8 +276,8 @@ ROW(a_key_may_be_a_prefix_or_the_destination_or_the_whole_rule)
 	};
 
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
-		struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53), b = progs_udp(rows[i].other_source, rows[i].other_destination,
-				53);
+		struct lg_pkt_buf a = progs_udp("10.0.0.1", "192.0.2.1", 53);
+		struct lg_pkt_buf b = progs_udp(rows[i].other_source, rows[i].other_destination, 53);
 		struct lg_rule *rule;
 
 		p->set.n_rules = (uint32_t)i; /* a new id each time */
