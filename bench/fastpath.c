@@ -62,7 +62,9 @@ static const struct lg_bench_case cases[] = {
 	{ "deny_1k", LG_BENCH_DECIDE, 1000, 64, LG_BENCH_EXACT, DENY, LG_DROP_LIMIT, XDP_DROP },
 	{ "rules_1", LG_BENCH_DECIDE, 1000, 1, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
 	{ "rules_64", LG_BENCH_DECIDE, 1000, 64, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
+	{ "rules_256", LG_BENCH_DECIDE, 1000, LG_RULES_MAX, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
 	{ "rules_1_v6", LG_BENCH_DECIDE6, 1000, 1, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
+	{ "rules_256_v6", LG_BENCH_DECIDE6, 1000, LG_RULES_MAX, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
 	{ "exact_hit_1k_v6", LG_BENCH_DECIDE6, 1000, 64, LG_BENCH_EXACT, HIT, LG_PASS_ADMITTED, XDP_PASS },
 };
 #define N_CASES N_ELEMS(cases)
@@ -209,7 +211,8 @@ static int parse_args(struct bench *b, int argc, char **argv)
 		}
 		/* Enough to see a slip: no case with a million keys, no second CPU. */
 		if (!strcmp(argv[i], "--quick")) {
-			b->only = "drop,parse,textbook_1k,exact_hit_1,exact_hit_1k,deny_1k,rules_1,rules_64,rules_1_v6,exact_hit_1k_v6";
+			b->only = "drop,parse,textbook_1k,exact_hit_1,exact_hit_1k,deny_1k,rules_1,rules_64,rules_256,rules_1_v6,"
+				  "rules_256_v6,exact_hit_1k_v6";
 			continue;
 		}
 		if (!strcmp(argv[i], "--only") && i + 1 < argc) {
