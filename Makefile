@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # The only makefile. `make help` lists the targets; V=1 shows commands; SAN=1 builds user space with ASan and UBSan.
+# What --version says: this number, and the commit where git knows it. No time of day: the same tree makes the same programs.
+VERSION := 0.5.0
+COMMIT  := $(shell GIT_CEILING_DIRECTORIES='$(abspath ..)' git --no-optional-locks describe --always --dirty --abbrev=12 \
+	--exclude='*' 2>/dev/null)
 B       := build
 CC      ?= gcc
 CLANG   ?= clang
@@ -55,6 +59,17 @@ $(B)/leasegate: $(CTL_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(B)/libleasegate.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+VERSIONED := $(B)/agent/main.o $(B)/agent/ctl/leasegate.o
+VERSION_TEXT := $(VERSION)$(if $(COMMIT),+$(COMMIT))
+$(VERSIONED): CPPFLAGS += -DLG_VERSION='"$(VERSION_TEXT)"'
+$(VERSIONED): $(B)/version
+ifneq ($(VERSION_TEXT),$(shell cat $(B)/version 2>/dev/null))
+.PHONY: $(B)/version
+endif
+$(B)/version:
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(VERSION_TEXT)' > $@
 
 $(B)/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*)
 	$(Q)mkdir -p $(@D)

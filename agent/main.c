@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/version.h"
 #include "role/role.h"
 
 static void usage(FILE *to)
@@ -20,7 +21,8 @@ static void usage(FILE *to)
 	      "  --instance NAME  refuse to start unless the configuration is of this instance\n"
 	      "  --debug          more lines in the log\n"
 	      "  --test-clock     node: take time from map test_clock (for tests only)\n"
-	      "  --help           this text\n\n"
+	      "  --help           this text\n"
+	      "  --version        version, ABI of the maps and licence\n\n"
 	      "signals: SIGHUP reads the rules again, SIGTERM and SIGINT end the daemon in order; enforcement goes on.\n"
 	      "exit codes: 0 good, 1 refused or failed, 2 usage, 3 missing privilege, 4 kernel lacks a feature, 5 no bpffs\n",
 	      to);
@@ -40,7 +42,7 @@ int main(int argc, char **argv)
 		{ "config", required_argument, NULL, 'c' },	{ "rules", required_argument, NULL, 'r' },
 		{ "instance", required_argument, NULL, 'i' },	{ "debug", no_argument, NULL, 'd' },
 		{ "test-clock", no_argument, NULL, 't' },	{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{ "version", no_argument, NULL, 'v' },		{ 0 },
 	};
 	enum lg_log_level level = LG_LOG_INFO;
 	struct lg_role_args args = { 0 };
@@ -55,6 +57,7 @@ int main(int argc, char **argv)
 		case 'd': level = LG_LOG_DEBUG; break;
 		case 't': args.test_clock = true; break;
 		case 'h': usage(stdout); return LG_EXIT_OK;
+		case 'v': fputs(LG_VERSION_TEXT("leasegated"), stdout); return LG_EXIT_OK;
 		default: fputs("try leasegated --help\n", stderr); return LG_EXIT_USAGE;
 		}
 	}

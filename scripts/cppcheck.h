@@ -7,3 +7,4 @@
 	for (key = json_first(object, &value); key; key = json_next(object, key, &value))
 #define bpf_object__for_each_map(pos, obj) for ((pos) = map_next(obj, NULL); (pos); (pos) = map_next(obj, pos))
 #define bpf_object__for_each_program(pos, obj) for ((pos) = prog_next(obj, NULL); (pos); (pos) = prog_next(obj, pos))
+#define LG_VERSION "0"

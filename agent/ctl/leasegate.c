@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/version.h"
 
 static void usage(FILE *to)
 {
@@ -19,7 +20,8 @@ static void usage(FILE *to)
 	      "  --instance NAME  which instance on this machine (default: default)\n"
 	      "  --run-dir PATH   where its sockets are (default: /run/leasegate/NAME)\n"
 	      "  --json           print JSON\n"
-	      "  --help           this text; after a command: its own\n\n"
+	      "  --help           this text; after a command: its own\n"
+	      "  --version        version, ABI of the maps and licence\n\n"
 	      "exit codes: 0 good, 1 refused or failed, 2 usage, 3 missing privilege, 4 kernel lacks a feature, 5 no bpffs\n",
 	      to);
 }
@@ -38,6 +40,15 @@ static int command_help(const struct lg_ctl_command *c)
 	       c->help);
 	if (c->details)
 		printf("\n%s", c->details);
+	return LG_CTL_OK;
+}
+
+static int version(const struct lg_ctl *ctl)
+{
+	if (ctl->json)
+		return lg_ctl_print(json_pack("{s:s, s:s, s:i, s:s}", "program", "leasegate", "version", LG_VERSION, "abi", LG_ABI_VERSION,
+					      "licence", LG_LICENCE));
+	fputs(LG_VERSION_TEXT("leasegate"), stdout);
 	return LG_CTL_OK;
 }
 
@@ -87,6 +98,8 @@ int main(int argc, char **argv)
 		usage(stdout);
 		return LG_CTL_OK;
 	}
+	if (argc >= 2 && strcmp(argv[1], "--version") == 0)
+		return version(&ctl);
 	if (argc < 2)
 		return lg_ctl_fail(&ctl, LG_CTL_USAGE, "a command is needed (try leasegate --help)");
 	command = command_find(argv[1]);
