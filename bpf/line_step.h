@@ -17,17 +17,6 @@ static __always_inline __u64 lg_line_now(const struct lg_rule *rule)
 	return lg_rate_now(&rule->rate, rule->rate.coarse && !lg_test_clock ? bpf_ktime_get_coarse_ns() : lg_clock(false));
 }
 
-/* Notes whose slot it is. */
-static __always_inline void lg_line_note(__u32 slot, const struct lg_key *key)
-{
-	struct lg_line_key *note = bpf_map_lookup_elem(&line_keys, &slot);
-
-	if (!note)
-		return;
-	note->key = *key;
-	note->denied_tok = 0;
-}
-
 /* Counts a refusal of the key at hand, whose slot that is. */
 __noinline int lg_line_denied(const struct lg_visit *visit, const struct lg_rule *rule, __u32 slot)
 {
@@ -53,32 +42,37 @@ static __always_inline void lg_line_give_back(const struct lg_rule *rule, const 
 		lg_line_undo(&line->slot[i], word, lg_line_now(rule), rule, ask);
 }
 
+/* Where the key at hand belongs: as `at` says, if it is not 0. */
+static __always_inline struct lg_line_spot lg_line_spot_at(const struct lg_visit *visit, const struct lg_rule *rule,
+							   const struct lg_control *ctl, __u64 at)
+{
+	struct lg_line_spot spot = { .tag = at & ~LG_LINE_POSITION, .index = (__u32)at };
+
+	return at ? spot : lg_line_spot(&visit->key, rule, ctl);
+}
+
 /**
  * lg_line_step() - as lg_step(), of the key at hand under a rule in `lines`
+ * @at: lg_line_at(), or 0: not known yet. Who knows it asks again without it where there is no room, and only that is counted
  *
- * Return: the reason, or LG_LINE_FULL: the step is lg_step()'s, without a bucket.
+ * Return: the reason, with LG_STEP_NOTE if the caller should note whose slot it is; or LG_LINE_FULL: the step is lg_step()'s, without
+ * a bucket.
  */
-__noinline int lg_line_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, __u32 step)
+__noinline int lg_line_step(struct lg_visit *visit, const struct lg_rule *rule, __u32 step, __u64 at)
 {
 	const struct lg_control *ctl;
 	struct lg_line_spot spot;
 	struct lg_shared *words;
-	enum lg_reason reason;
 	struct lg_line *line;
-	struct lg_ask ask;
+	struct lg_ask ask = {};
 	__u32 zero = 0, slot;
 	int r;
 
-	if (!visit || !match || !rule)
-		return LG_DROP_TABLE_FULL;
-	ask = lg_ask_make(visit, rule);
-	reason = lg_line_refusal(rule, visit->pkt.packets, &ask);
-	if (reason != LG_PASS_ADMITTED)
-		return reason;
 	ctl = bpf_map_lookup_elem(&control, &zero);
-	if (!ctl || (step == LG_STEP_UNDO && match->generation != LG_GENERATION_LINE))
-		return LG_LINE_FULL;
-	spot = lg_line_spot(&visit->key, rule, ctl);
+	if (!visit || !rule || !ctl)
+		return LG_DROP_TABLE_FULL;
+	ask.cost_tok = lg_cost(rule, &visit->pkt); /* the clock is read beside each look at the line */
+	spot = lg_line_spot_at(visit, rule, ctl, at);
 	line = bpf_map_lookup_elem(&lines, &spot.index);
 	if (!line)
 		return LG_LINE_FULL;
@@ -86,17 +80,46 @@ __noinline int lg_line_step(struct lg_visit *visit, struct lg_match *match, cons
 		lg_line_give_back(rule, &ask, &spot, line);
 		return LG_PASS_ADMITTED;
 	}
-	r = lg_line_take(line, spot.tag, rule, &ask, step == LG_STEP_TAKE, lg_line_now, &slot);
-	if (slot < LG_LINE_SLOTS)
-		lg_line_note(spot.index * LG_LINE_SLOTS + slot, &visit->key);
-	match->generation = LG_GENERATION_LINE;
-	match->reason = r;
-	if (r != LG_LINE_FULL)
+	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
+	if (r != LG_PASS_ADMITTED)
 		return r;
-	words = bpf_map_lookup_elem(&shared, &zero);
+	r = lg_line_take(line, spot.tag, rule, &ask, step == LG_STEP_TAKE, lg_line_now, &slot);
+	if (r != LG_LINE_FULL)
+		return slot < LG_LINE_SLOTS ? r | LG_STEP_NOTE : r;
+	words = at ? NULL : bpf_map_lookup_elem(&shared, &zero);
 	if (words)
 		__sync_fetch_and_add(&words->lines_full, 1);
 	return LG_LINE_FULL;
+}
+
+/*
+ * Notes whose slot it is, then marks it as noted. What was denied to a key of before is taken off by whoever marks, and never more than
+ * that: others count their refusals as soon as they see the mark. Arguments as of lg_line_step().
+ */
+__noinline int lg_line_note(const struct lg_visit *visit, const struct lg_rule *rule, __u64 at)
+{
+	const struct lg_control *ctl;
+	struct lg_line_spot spot;
+	struct lg_line_key *note;
+	struct lg_line *line;
+	__u32 zero = 0, i, slot;
+	__u64 word;
+
+	ctl = bpf_map_lookup_elem(&control, &zero);
+	if (!visit || !rule || !ctl)
+		return 0;
+	spot = lg_line_spot_at(visit, rule, ctl, at);
+	line = bpf_map_lookup_elem(&lines, &spot.index);
+	i = line ? lg_line_find(line, spot.tag, &word) : LG_LINE_SLOTS;
+	slot = spot.index * LG_LINE_SLOTS + i;
+	note = i < LG_LINE_SLOTS ? bpf_map_lookup_elem(&line_keys, &slot) : NULL;
+	if (!note)
+		return 0;
+	note->key = visit->key;
+	word = lg_read(note->denied_tok);
+	if (lg_line_mark(&line->slot[i & (LG_LINE_SLOTS - 1)], spot.tag))
+		__sync_fetch_and_add(&note->denied_tok, -word);
+	return 1;
 }
 
 /* Counts a refusal by lg_line_step(), which knows the slot but has no stack for more. */
@@ -121,10 +144,20 @@ __noinline int lg_line_step_denied(const struct lg_visit *visit, const struct lg
 static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
 					      enum lg_step step)
 {
-	int r = lg_line_step(visit, match, rule, step);
+	int r = LG_LINE_FULL;
 
+	if (step != LG_STEP_UNDO || match->generation == LG_GENERATION_LINE)
+		r = lg_line_step(visit, rule, step, 0);
+	if (r > 0 && r & LG_STEP_NOTE) {
+		lg_line_note(visit, rule, 0);
+		r &= ~LG_STEP_NOTE;
+	}
 	if (r == LG_DROP_LIMIT || r == LG_DROP_CONTENDED)
 		lg_line_step_denied(visit, rule);
+	if (r != LG_LINE_FULL && step != LG_STEP_UNDO) {
+		match->generation = LG_GENERATION_LINE;
+		match->reason = r;
+	}
 	if (r != LG_LINE_FULL)
 		return r;
 	r = lg_step(visit, match, rule, NULL, step);
@@ -138,7 +171,7 @@ static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_
  *
  * A key's slot is one load and one swap away. The clock may be late here; where that matters the general way looks again.
  *
- * Return: the verdict, counted, or LG_LINE_AGAIN and nothing done: the key has no slot yet, or the race for it was lost.
+ * Return: the verdict, counted, or LG_LINE_AGAIN and nothing done: the key found no room, or the race for its slot was lost.
  */
 static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_rule *rule, const struct lg_control *ctl)
 {
@@ -161,11 +194,16 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 	i = lg_line_find(line, spot.tag, &word);
 	ask = lg_ask_make(visit, rule);
 	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
-	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS)
-		return LG_LINE_AGAIN;
-	if (r == LG_PASS_ADMITTED)
+	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS) {
+		r = lg_line_step(visit, rule, LG_STEP_TAKE, lg_line_at(&spot));
+		return r == LG_PASS_ADMITTED ? (int)lg_conclude(rule, r, &visit->pkt) : LG_LINE_AGAIN;
+	}
+	if (r == LG_PASS_ADMITTED) {
 		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), false, rule, &ask, LG_TAKE_TRIES);
-	if (r == LG_DROP_LIMIT)
-		lg_line_denied(visit, rule, spot.index * LG_LINE_SLOTS + i);
+		if (!(word & LG_LINE_NOTED))
+			lg_line_note(visit, rule, lg_line_at(&spot));
+		if (r == LG_DROP_LIMIT)
+			lg_line_denied(visit, rule, spot.index * LG_LINE_SLOTS + i);
+	}
 	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
 }

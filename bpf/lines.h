@@ -17,7 +17,8 @@
  *
  * A position has 40 bits. A key that comes back after its rule's virtual time went round the ring meets what is left of its
  * slot as if it had just spent it, with a chance of live_vt / 2^40: it is refused for as long as its bucket takes to refill,
- * never let through for free. Two keys of one line with the same tag, one pair in 2^23, share a bucket.
+ * never let through for free. Two keys of one line with the same tag, one pair in 2^22, share a bucket: in a region of 2^17 lines, room
+ * for a million keys, of which half are in use, one key of a million such.
  */
 #pragma once
 
@@ -26,6 +27,8 @@
 
 #define LG_LINE_HALF (1ull << 39)
 #define LG_LINE_TURNS LG_TAKE_TRIES /* looks at a line: a claim takes two */
+#define LG_LINE_OWNER (~(LG_LINE_POSITION | LG_LINE_NOTED)) /* the rest of a word: of two words the same only if they are of one key */
+#define LG_LINE_MARK_TRIES 16 /* each lost race is a packet of the key that got through */
 
 /* Outcomes beside the reasons, which are not negative. */
 enum lg_line_outcome {
@@ -81,12 +84,18 @@ static __always_inline __u64 lg_line_hash(const struct lg_key *key, const struct
 static __always_inline struct lg_line_spot lg_line_spot(const struct lg_key *key, const struct lg_rule *rule,
 							const struct lg_control *ctl)
 {
-	__u64 h = lg_line_hash(key, ctl), tag = h >> 41;
+	__u64 h = lg_line_hash(key, ctl), tag = h >> 42;
 
 	return (struct lg_line_spot){
 		.tag = (tag ? tag : 1) << 40,
 		.index = rule->first_line + ((__u32)h & (rule->n_lines - 1)),
 	};
+}
+
+/* A spot in one word, which is never 0. */
+static __always_inline __u64 lg_line_at(const struct lg_line_spot *spot)
+{
+	return spot->tag | spot->index;
 }
 
 /* As lg_rule_refusal(): but what is owed must fit the ring, too. */
@@ -114,7 +123,7 @@ static __always_inline __u32 lg_line_find(const struct lg_line *line, __u64 tag,
 
 	for (i = 0; i < LG_LINE_SLOTS; i++) {
 		*ret_word = lg_read(line->slot[i]);
-		if ((*ret_word & ~LG_LINE_POSITION) == tag)
+		if ((*ret_word & LG_LINE_OWNER) == tag)
 			break;
 	}
 	return i;
@@ -153,7 +162,7 @@ static __always_inline int lg_line_charge(__u64 *slot, __u64 word, __u64 v, _Boo
 						  (word & ~LG_LINE_POSITION) | ((v + ahead + cost_vt) & LG_LINE_POSITION));
 		if (was == word)
 			return LG_PASS_ADMITTED;
-		if ((was ^ word) & ~LG_LINE_POSITION)
+		if ((was ^ word) & LG_LINE_OWNER)
 			return LG_LINE_AGAIN; /* it had died, and is another key's */
 		word = was;
 		is_fresh = 0;
@@ -179,10 +188,27 @@ static __always_inline void lg_line_undo(__u64 *slot, __u64 word, __u64 v, const
 			cost_vt = debt_vt;
 		was = __sync_val_compare_and_swap(slot, word,
 						  (word & ~LG_LINE_POSITION) | ((word - cost_vt) & LG_LINE_POSITION));
-		if (was == word || (was ^ word) & ~LG_LINE_POSITION)
+		if (was == word || (was ^ word) & LG_LINE_OWNER)
 			return;
 		word = was;
 	}
+}
+
+/* Marks a key's settled slot as noted. Returns whether this did it; else another CPU has, or it is another key's by now. */
+static __always_inline _Bool lg_line_mark(__u64 *slot, __u64 tag)
+{
+	__u64 word = lg_read(*slot), was;
+	int i;
+
+	for (i = 0; i < LG_LINE_MARK_TRIES; i++) {
+		if ((word ^ tag) & ~LG_LINE_POSITION)
+			return 0;
+		was = __sync_val_compare_and_swap(slot, word, word | LG_LINE_NOTED);
+		if (was == word)
+			return 1;
+		word = was;
+	}
+	return 0;
 }
 
 /* Looks for a key's slots. Arithmetic, as each branch in here would double the ways that the verifier walks. */
@@ -194,10 +220,10 @@ static __always_inline struct lg_line_found lg_line_look(const struct lg_line *l
 
 	for (i = 0; i < LG_LINE_SLOTS; i++) {
 		word = lg_read(line->slot[i]);
-		is_own = lg_is_zero((word ^ tag) >> 40);
+		is_own = lg_is_zero((word ^ tag) & LG_LINE_OWNER);
 		found.own |= is_own << i;
 		found.word |= word & -is_own;
-		found.pending |= lg_is_zero((word ^ tag ^ LG_LINE_PENDING) >> 40) << i;
+		found.pending |= lg_is_zero((word ^ tag ^ LG_LINE_PENDING) & LG_LINE_OWNER) << i;
 	}
 	return found;
 }
@@ -243,7 +269,7 @@ static __always_inline int lg_line_settle(struct lg_line *line, const struct lg_
  * @line:  of the key
  * @found: there, by lg_line_look()
  * @claim: empty at the first turn. After LG_PASS_ADMITTED with a word in it the key has a new slot
- * @v:     virtual time of the rule, from a clock that was read after @found
+ * @v:     virtual time of the rule, from a clock that was read after @found, if nothing is claimed
  *
  * Return: LG_PASS_ADMITTED, LG_DROP_LIMIT, LG_LINE_AGAIN, or LG_LINE_NEW: the key has no slot.
  */
@@ -309,7 +335,7 @@ static __always_inline int lg_line_enter(struct lg_line *line, __u64 tag, __u64 
  * @ask:      not refused by lg_line_refusal()
  * @take:     0 tests only, and writes nothing
  * @v_now:    reads the rule's clock and gives the virtual time
- * @ret_slot: the slot, if it is new to the key; else LG_LINE_SLOTS
+ * @ret_slot: the slot, if the key had it before and it is not marked as noted; else LG_LINE_SLOTS
  *
  * Return: LG_PASS_ADMITTED, LG_DROP_LIMIT, LG_DROP_CONTENDED or LG_LINE_FULL.
  */
@@ -317,7 +343,7 @@ static __always_inline int lg_line_take(struct lg_line *line, __u64 tag, const s
 					__u64 (*v_now)(const struct lg_rule *), __u32 *ret_slot)
 {
 	struct lg_line_claim claim = {};
-	struct lg_line_found found;
+	struct lg_line_found found = {};
 	int r = LG_LINE_AGAIN, i;
 	__u64 v;
 
@@ -325,7 +351,7 @@ static __always_inline int lg_line_take(struct lg_line *line, __u64 tag, const s
 		/* For the verifier: all turns begin alike. */
 		claim.slot = lg_forget(claim.slot);
 		found = lg_line_look(line, tag);
-		v = v_now(rule);
+		v = claim.word ? 0 : v_now(rule); /* what is claimed has been charged */
 		r = lg_line_turn(line, &found, &claim, v, rule, ask, take);
 		if (r == LG_LINE_NEW)
 			r = lg_line_enter(line, tag, v, rule, ask, take, v_now, &claim);
@@ -336,6 +362,6 @@ static __always_inline int lg_line_take(struct lg_line *line, __u64 tag, const s
 			__sync_val_compare_and_swap(&line->slot[claim.slot & (LG_LINE_SLOTS - 1)], claim.word, 0);
 		claim.word = 0;
 	}
-	*ret_slot = claim.word ? claim.slot : LG_LINE_SLOTS;
+	*ret_slot = found.own && !(found.word & LG_LINE_NOTED) ? lg_lowest_bit(found.own) : LG_LINE_SLOTS;
 	return r;
 }

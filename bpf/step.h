@@ -301,7 +301,10 @@ enum lg_step {
 	LG_STEP_UNDO, /* give it back */
 };
 
-enum { LG_STEP_DENIED = 1 << 16 };
+enum {
+	LG_STEP_DENIED = 1 << 16,
+	LG_STEP_NOTE = 1 << 17,
+};
 
 static __always_inline enum lg_reason lg_step_reason(int r)
 {

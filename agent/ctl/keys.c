@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "ctl/ctl.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct keys {
 	const char *by;		/* "denied" or "spent", or NULL */
 	struct row *rows;
 	size_t n, size;
+	uint64_t unnoted;	/* in lines, of one packet so far */
 };
 
 static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule_id)
@@ -235,6 +237,13 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 	return o;
 }
 
+/* Whose they are nobody knows, so with a filter they are left out. */
+static void unnoted_print(const struct keys *k)
+{
+	if (k->unnoted && !k->rule && !k->key && !k->has_source)
+		printf("%" PRIu64 " more in lines sent a single packet so far, and are known from the second on\n", k->unnoted);
+}
+
 static int rows_print(const struct keys *k)
 {
 	size_t n = k->limit && k->limit < k->n ? k->limit : k->n;
@@ -250,6 +259,7 @@ static int rows_print(const struct keys *k)
 	}
 	if (!k->n) {
 		printf("no keys%s\n", k->rule || k->key || k->has_source ? " match" : " yet");
+		unnoted_print(k);
 		return LG_CTL_OK;
 	}
 	printf("%-20s %-39s %7s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
@@ -269,6 +279,7 @@ static int rows_print(const struct keys *k)
 	}
 	if (n < k->n)
 		printf("... and %zu more (--%s 0 shows all)\n", k->n - n, k->is_top ? "top" : "limit");
+	unnoted_print(k);
 	return LG_CTL_OK;
 }
 
@@ -329,7 +340,7 @@ int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
 	if (r == 0)
 		r = lg_kern_each_bucket(kern, collect, &k);
 	if (r == 0)
-		r = lg_kern_each_line(kern, lg_clock_now_ns(), collect, &k);
+		r = lg_kern_each_line(kern, lg_clock_now_ns(), collect, &k, &k.unnoted);
 	if (r >= 0 && k.n) {
 		qsort(k.rows, k.n, sizeof(*k.rows), by_key);
 		r = lg_kern_each_denied(kern, add_denied, &k);

@@ -153,10 +153,11 @@ int lg_kern_each_denied(struct lg_kern *kern, int (*fn)(void *arg, const struct 
 int lg_kern_lines_max(struct lg_kern *kern, uint32_t *ret_n_lines);
 /*
  * Calls fn for every live slot of every rule that has lines: its key, and a bucket of kind LG_BUCKET_LINE as of now_ns with the rule's
- * numbers, full_at_vt (unwrapped), denied_tok, and as spent_tok what has not come back yet. Stops as lg_kern_each_bucket() does.
+ * numbers, full_at_vt (unwrapped), denied_tok, and as spent_tok what has not come back yet. Slots of keys that sent one packet so far,
+ * whose names nobody noted, are only counted, in *ret_unnoted. Stops as lg_kern_each_bucket() does.
  */
 int lg_kern_each_line(struct lg_kern *kern, uint64_t now_ns,
-		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
+		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg, uint64_t *ret_unnoted);
 /* How many slots of a rule are live. */
 int lg_kern_lines_count(struct lg_kern *kern, const struct lg_rule *rule, uint64_t now_ns, uint32_t *ret_live);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Map `lines` as people see it. Read in batches while packets change it; which slots are live is told by the rule's virtual time, as
- * it is for packets. Keys are fetched only where a slot is live: their map is six times as large.
+ * it is for packets. Keys are fetched only where one is noted: their map is six times as large.
  */
 #include "kern/internal.h"
 
@@ -83,20 +83,23 @@ static int slot_tell(const struct lg_rule *rule, const struct lg_line_key *note,
 		.burst_tok = rule->burst_tok,
 	};
 
-	/* Claimed this very moment: the note is still that of the slot's last key, under another rule. */
+	/* Read before the mark came: the note is still that of the slot's last key, under another rule. */
 	return note->key.rule_id == rule->rule_id ? fn(arg, &note->key, &bucket) : 0;
 }
 
+/* Adds to *unnoted how many live slots are of keys that are not noted. */
 static int chunk_tell(struct lg_kern *kern, struct chunk *chunk, const struct lg_rule *rule, __u32 from, __u32 n, uint64_t v,
-		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg)
+		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg, uint64_t *unnoted)
 {
 	bool has_notes = false;
-	uint64_t debt;
+	uint64_t debt, word;
 	int r = 0;
 
 	for (__u32 i = 0; i < n * LG_LINE_SLOTS && r == 0; i++) {
-		debt = debt_vt(rule, chunk->lines[i / LG_LINE_SLOTS].slot[i % LG_LINE_SLOTS], v);
-		if (!debt)
+		word = chunk->lines[i / LG_LINE_SLOTS].slot[i % LG_LINE_SLOTS];
+		debt = debt_vt(rule, word, v);
+		*unnoted += debt && !(word & LG_LINE_NOTED);
+		if (!debt || !(word & LG_LINE_NOTED))
 			continue;
 		if (!has_notes)
 			r = read_array(kern->map_fd[LG_MAP_LINE_KEYS], from * LG_LINE_SLOTS, n * LG_LINE_SLOTS, chunk->keys,
@@ -109,7 +112,7 @@ static int chunk_tell(struct lg_kern *kern, struct chunk *chunk, const struct lg
 }
 
 static int rule_tell(struct lg_kern *kern, struct chunk *chunk, const struct lg_rule *rule, uint64_t now_ns,
-		     int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg)
+		     int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg, uint64_t *unnoted)
 {
 	uint64_t v = lg_rate_vt(&rule->rate, now_ns);
 	__u32 n;
@@ -119,13 +122,13 @@ static int rule_tell(struct lg_kern *kern, struct chunk *chunk, const struct lg_
 		n = rule->n_lines - at < CHUNK_LINES ? rule->n_lines - at : CHUNK_LINES;
 		r = read_array(kern->map_fd[LG_MAP_LINES], rule->first_line + at, n, chunk->keys, chunk->lines);
 		if (r == 0)
-			r = chunk_tell(kern, chunk, rule, rule->first_line + at, n, v, fn, arg);
+			r = chunk_tell(kern, chunk, rule, rule->first_line + at, n, v, fn, arg, unnoted);
 	}
 	return r;
 }
 
 int lg_kern_each_line(struct lg_kern *kern, uint64_t now_ns,
-		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg)
+		      int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg, uint64_t *ret_unnoted)
 {
 	_cleanup_free_ struct lg_rule_name *names = NULL;
 	_cleanup_free_ struct lg_ruleset *set = NULL;
@@ -137,13 +140,14 @@ int lg_kern_each_line(struct lg_kern *kern, uint64_t now_ns,
 	chunk = malloc(sizeof(*chunk));
 	if (!names || !set || !chunk)
 		return -ENOMEM;
+	*ret_unnoted = 0;
 	r = lg_kern_rules_read(kern, set, names);
 	/* Rules that left the file keep their lines behind those in force, until they are forgotten. */
 	for (__u32 i = 0; i < LG_RULES_MAX && r == 0; i++) {
 		const struct lg_rule *rule = &set->rules[i];
 
 		if (rule->n_lines && rule->rule_id <= LG_RULES_MAX && names[rule->rule_id].name[0])
-			r = rule_tell(kern, chunk, rule, now_ns, fn, arg);
+			r = rule_tell(kern, chunk, rule, now_ns, fn, arg, ret_unnoted);
 	}
 	return r;
 }

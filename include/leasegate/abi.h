@@ -165,13 +165,14 @@ _Static_assert(sizeof(struct lg_bucket) == 160, "lg_bucket: bump LG_ABI_VERSION"
  * A rule owns a region of lines; a key's hash says which of them it may be in, and its tag there. Mapped by nobody: the map has
  * BPF_F_MMAPABLE because only then its values lie where lines of memory do.
  *
- * A word is {1 bit: claim not settled yet, 23 bits: tag, never 0, 40 bits: position}. The position is the virtual time (struct
- * lg_rate, modulo 2^40) at which the bucket is full again: the slot is live iff 0 < (position - v) mod 2^40 <= live_vt, and anything
- * else is a full bucket, so whoever needs the slot may have it.
+ * A word is {1 bit: claim not settled yet, 1 bit: key noted, 22 bits: tag, never 0, 40 bits: position}. The position is the virtual
+ * time (struct lg_rate, modulo 2^40) at which the bucket is full again: the slot is live iff 0 < (position - v) mod 2^40 <= live_vt,
+ * and anything else is a full bucket, so whoever needs the slot may have it.
  */
 #define LG_LINE_SLOTS 8
 #define LG_LINE_POSITION ((1ull << 40) - 1)
 #define LG_LINE_PENDING (1ull << 63)
+#define LG_LINE_NOTED (1ull << 62)
 
 struct lg_line {
 	__u64 slot[LG_LINE_SLOTS];
@@ -179,12 +180,13 @@ struct lg_line {
 _Static_assert(sizeof(struct lg_line) == 64, "lg_line: bump LG_ABI_VERSION");
 
 /*
- * map `line_keys` (ARRAY): [line * LG_LINE_SLOTS + slot]: whose slot it is, for people. Written right after a slot was claimed; packets
- * that are let through do not look at it.
+ * map `line_keys` (ARRAY): [line * LG_LINE_SLOTS + slot]: whose slot it is, for people, if the word has LG_LINE_NOTED; else it is of a
+ * key of before. A key is noted by its second packet: a flood of made-up sources, a packet each, writes nothing here. Packets that are
+ * let through do not look at it.
  */
 struct lg_line_key {
 	struct lg_key key;
-	__u64 denied_tok;	/* cost of the packets refused since then, but for what waits in `denials` */
+	__u64 denied_tok;	/* cost of the packets refused since it was noted, but for what waits in `denials` */
 };
 _Static_assert(sizeof(struct lg_line_key) == 48, "lg_line_key: bump LG_ABI_VERSION");
 /* ---- map `logs` (HASH): struct lg_key -> struct lg_log, for keys of sliding logs; LG_FORM_OVERFLOW with a and b 0 is the one of all

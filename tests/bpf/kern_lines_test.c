@@ -43,10 +43,10 @@ static void slot_put(uint32_t line, uint32_t slot, uint64_t word, const struct l
 	close(notes);
 }
 
-/* A word that owes this much now. */
+/* A word of a noted key that owes this much now. */
 static uint64_t owing(const struct lg_rule *rule, uint64_t tag, uint64_t tok)
 {
-	return tag << 40 | ((lg_rate_vt(&rule->rate, NOW_NS) + tok * rule->rate.unit_per_tok) & LG_LINE_POSITION);
+	return LG_LINE_NOTED | tag << 40 | ((lg_rate_vt(&rule->rate, NOW_NS) + tok * rule->rate.unit_per_tok) & LG_LINE_POSITION);
 }
 
 struct told {
@@ -97,6 +97,7 @@ static void a_listing_tells_live_slots_with_what_they_owe(void **state)
 {
 	struct lg_key a = { .rule_id = 1, .form = LG_FORM_SOURCE, .a = { 1 } }, b = { .rule_id = 2, .form = LG_FORM_SOURCE, .a = { 2 } };
 	struct told told = { 0 };
+	uint64_t unnoted;
 	uint32_t live, n = 0;
 
 	(void)state;
@@ -111,8 +112,9 @@ static void a_listing_tells_live_slots_with_what_they_owe(void **state)
 	slot_put(4, 1, owing(&set.rules[0], 77, 1), &b, 0);
 	slot_put(4, 2, owing(&set.rules[0], 77, 1) | LG_LINE_PENDING, &a, 0);
 	slot_put(4, 3, owing(&set.rules[0], 77, 65537), &a, 0);
-	slot_put(4, 4, owing(&set.rules[0], 0, 1), &a, 0);
-	assert_int_equal(lg_kern_each_line(kern, NOW_NS, tell, &told), 0);
+	slot_put(4, 4, owing(&set.rules[0], 0, 1) & ~LG_LINE_NOTED, &a, 0);
+	assert_int_equal(lg_kern_each_line(kern, NOW_NS, tell, &told, &unnoted), 0);
+	assert_int_equal(unnoted, 0);
 	assert_int_equal(told.n, 3);
 	assert_memory_equal(&told.key[0], &a, sizeof(a));
 	assert_int_equal(told.bucket[0].kind, LG_BUCKET_LINE);
@@ -131,8 +133,29 @@ static void a_listing_tells_live_slots_with_what_they_owe(void **state)
 	/* By itself, with time. */
 	assert_int_equal(lg_kern_lines_count(kern, &set.rules[1], NOW_NS + LG_NS_PER_S / 2 + LG_NS_PER_MS, &live), 0);
 	assert_int_equal(live, 0);
-	assert_int_equal(lg_kern_each_line(kern, NOW_NS, stop, &n), 7);
+	assert_int_equal(lg_kern_each_line(kern, NOW_NS, stop, &n, &unnoted), 7);
 	assert_int_equal(n, 1);
+}
+
+static void keys_that_nobody_noted_are_counted(void **state)
+{
+	struct lg_key a = { .rule_id = 1, .form = LG_FORM_SOURCE, .a = { 1 } };
+	struct told told = { 0 };
+	uint64_t unnoted;
+	uint32_t live;
+
+	(void)state;
+	rule_add(1, 0, 512);
+	load();
+	slot_put(3, 0, owing(&set.rules[0], 6, 1), &a, 0);
+	slot_put(3, 2, owing(&set.rules[0], 7, 1) & ~LG_LINE_NOTED, &a, 0);
+	slot_put(500, 2, owing(&set.rules[0], 7, 1) & ~LG_LINE_NOTED, &a, 0);
+	slot_put(501, 2, owing(&set.rules[0], 7, 0) & ~LG_LINE_NOTED, &a, 0);
+	assert_int_equal(lg_kern_each_line(kern, NOW_NS, tell, &told, &unnoted), 0);
+	assert_int_equal(told.n, 1);
+	assert_int_equal(unnoted, 2);
+	assert_int_equal(lg_kern_lines_count(kern, &set.rules[0], NOW_NS, &live), 0);
+	assert_int_equal(live, 3);
 }
 
 static void new_rules_find_their_lines_empty_and_known_ones_as_they_left_them(void **state)
@@ -203,6 +226,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_listing_tells_live_slots_with_what_they_owe, begin, end),
+		cmocka_unit_test_setup_teardown(keys_that_nobody_noted_are_counted, begin, end),
 		cmocka_unit_test_setup_teardown(new_rules_find_their_lines_empty_and_known_ones_as_they_left_them, begin, end),
 		cmocka_unit_test_setup_teardown(the_size_is_as_configured_and_stays, begin, end),
 		cmocka_unit_test_setup_teardown(none_are_none, begin, end),

@@ -99,14 +99,10 @@ static uint32_t n_buckets(struct progs *p)
 ROW(a_key_in_lines_has_its_burst_and_then_its_rate)
 {
 	struct lg_pkt_buf a = from(0x0a000001), b = from(0x0a000002), v6;
-	struct lg_key key = progs_key(1, "10.0.0.1");
-	struct lg_line_key note;
 
 	progs_in_lines(p, progs_rule(p, 2), 1, START_NS);
 	progs_publish(p);
 	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
-	note = note_of(p, 0);
-	assert_memory_equal(&note.key, &key, sizeof(key));
 	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
 	progs_expect(p, hook, &a, LG_DROP_LIMIT);
 	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
@@ -121,6 +117,45 @@ ROW(a_key_in_lines_has_its_burst_and_then_its_rate)
 	assert_int_equal(line_of(p, 0).slot[3], 0);
 	assert_int_equal(progs_rule_count(p, 1, LG_PASS_ADMITTED).packets, 5);
 	assert_int_equal(progs_rule_count(p, 1, LG_DROP_LIMIT).packets, 3);
+}
+
+/* Whatever becomes of it, and what was refused to who had the slot before is not the new key's. */
+ROW(a_key_is_noted_by_its_second_packet)
+{
+	struct lg_pkt_buf a = from(0x0a000001), b = from(0x0a000002);
+	struct lg_key key_a = progs_key(1, "10.0.0.1"), key_b = progs_key(1, "10.0.0.2");
+	struct lg_line_key was, note;
+
+	progs_in_lines(p, progs_rule(p, 1), 1, START_NS);
+	progs_publish(p);
+	was = note_of(p, 0);
+	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
+	assert_false(line_of(p, 0).slot[0] & LG_LINE_NOTED);
+	note = note_of(p, 0);
+	assert_memory_equal(&note, &was, sizeof(note));
+	for (uint32_t n = 1; n <= 3; n++) {
+		progs_expect(p, hook, &a, LG_DROP_LIMIT);
+		assert_true(line_of(p, 0).slot[0] & LG_LINE_NOTED);
+		note = note_of(p, 0);
+		assert_memory_equal(&note.key, &key_a, sizeof(key_a));
+		assert_int_equal(note.denied_tok, n);
+	}
+	progs_now(p, START_NS + 101 * MS);
+	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
+	assert_false(line_of(p, 0).slot[0] & LG_LINE_NOTED);
+	note = note_of(p, 0);
+	assert_memory_equal(&note.key, &key_a, sizeof(key_a));
+	/* This time by a packet that passes, and of a rule that is not alone. */
+	p->set.rules[0].burst_tok = 2;
+	p->set.rules[0].rate.burst_vt *= 2;
+	progs_rule(p, 9)->key_form = LG_FORM_RULE;
+	progs_publish(p);
+	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
+	assert_true(line_of(p, 0).slot[0] & LG_LINE_NOTED);
+	progs_expect(p, hook, &b, LG_DROP_LIMIT);
+	note = note_of(p, 0);
+	assert_memory_equal(&note.key, &key_b, sizeof(key_b));
+	assert_int_equal(note.denied_tok, 1);
 }
 
 ROW(rules_keep_to_their_own_lines)
@@ -453,6 +488,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_key_in_lines_has_its_burst_and_then_its_rate),
+		cmocka_unit_test(a_key_is_noted_by_its_second_packet),
 		cmocka_unit_test(rules_keep_to_their_own_lines),
 		cmocka_unit_test(newcomers_of_a_full_line_share_overflow_buckets),
 		cmocka_unit_test(a_full_line_denies_or_passes_newcomers_if_the_rule_says_so),

@@ -100,7 +100,7 @@ def test_each_source_has_a_bucket_of_its_own_and_other_ports_have_none(host, hoo
 @pytest.mark.parametrize("table", ["exact", "lines"])
 def test_the_source_of_a_flood_comes_first_among_the_keys_denied_most(host, table):
     others = [f"10.90.0.{i}" for i in range(20, 32)]
-    for address in others:
+    for address in [*others, "10.90.0.33"]:
         ip("address", "add", f"{address}/24", "dev", "up0", ns=host.client)
     host.start(bucket_rule("1/1h", 10, table=table))
     with contextlib.ExitStack() as stack:
@@ -118,6 +118,16 @@ def test_the_source_of_a_flood_comes_first_among_the_keys_denied_most(host, tabl
     by_address = sorted([CLIENT[4], *others], key=ipaddress.ip_address)
     assert [k["key"] for k in host.instance.json("keys", "--top", "3", "--by", "spent")] == by_address[:3]
     assert "neither denied nor spent" in host.instance.tool("keys", "--by", "size").stderr
+    # Whose a place in lines is, its second packet tells.
+    n_known = len(host.instance.json("keys"))
+    with contextlib.closing(host.sender(0, source="10.90.0.33")) as once:
+        once.burst(1)
+        until(lambda: host.instance.seen("per-source") == 1201 + sum(range(11, 23)), "one more was judged")
+        unnamed = ["1 more in lines sent a single packet so far, and are known from the second on"] if table == "lines" else []
+        assert len(host.instance.json("keys")) == n_known + 1 - len(unnamed)
+        assert host.instance.tool("keys").stdout.splitlines()[n_known + 2 - len(unnamed):] == unnamed
+        once.burst(1)
+        until(lambda: len(host.instance.json("keys")) == n_known + 1, "it is known")
 
 
 def test_keys_in_lines_are_listed_with_what_they_have_left_and_leave_by_themselves(host):

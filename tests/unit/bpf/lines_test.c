@@ -214,6 +214,39 @@ static void an_undone_take_gives_back_what_it_took_and_no_more(void **state)
 	assert_int_equal(admitted(&w, TAG(2), 10), 2);
 }
 
+static void a_slot_is_marked_once_and_stays_so_while_its_key_has_it(void **state)
+{
+	struct world w = world_make(10, S, 5, PACKETS);
+	struct lg_ask a = { .cost_tok = 1 };
+	__u64 word, unmarked;
+	uint32_t slot;
+
+	(void)state;
+	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(slot, LG_LINE_SLOTS);
+	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, false, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(slot, 0);
+	unmarked = w.line.slot[0];
+	assert_false(lg_line_mark(&w.line.slot[0], TAG(2)));
+	assert_int_equal(w.line.slot[0], unmarked);
+	assert_true(lg_line_mark(&w.line.slot[0], TAG(1)));
+	assert_int_equal(w.line.slot[0], unmarked | LG_LINE_NOTED);
+	assert_false(lg_line_mark(&w.line.slot[0], TAG(1)));
+	assert_int_equal(lg_line_find(&w.line, TAG(1), &word), 0);
+	/* Who read it before the mark came is charged all the same, and gives back. */
+	assert_int_equal(lg_line_charge(&w.line.slot[0], unmarked, v_now(&w.rule), 1, &w.rule, &a, LG_TAKE_TRIES), LG_PASS_ADMITTED);
+	lg_line_undo(&w.line.slot[0], unmarked, v_now(&w.rule), &w.rule, &a);
+	assert_int_equal(w.line.slot[0], word);
+	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(slot, LG_LINE_SLOTS);
+	assert_int_equal(admitted(&w, TAG(1), 10), 3);
+	assert_true(w.line.slot[0] & LG_LINE_NOTED);
+	/* A new key finds no mark. */
+	now_ns += 10 * S;
+	assert_int_equal(ask(&w, TAG(2), 1), LG_PASS_ADMITTED);
+	assert_int_equal(w.line.slot[0] & ~LG_LINE_POSITION, TAG(2));
+}
+
 static void change(struct world *w, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok)
 {
 	struct lg_rate old = w->rule.rate;
@@ -596,9 +629,9 @@ static void keys_spread_over_lines_and_tags(void **state)
 		key.a[15] = (uint8_t)i;
 		spot = lg_line_spot(&key, &rule, &ctl);
 		assert_in_range(spot.index, 100, 100 + 4095);
-		assert_true(spot.tag && !(spot.tag & (LG_LINE_POSITION | LG_LINE_PENDING)));
+		assert_true(spot.tag && !(spot.tag & (LG_LINE_POSITION | LG_LINE_NOTED | LG_LINE_PENDING)));
 		by_line[spot.index - 100]++;
-		by_tag[spot.tag >> 51]++;
+		by_tag[spot.tag >> 50]++;
 	}
 	/* 64 are expected of each; over seven standard deviations would be 57 off. */
 	for (uint32_t i = 0; i < 4096; i++) {
@@ -649,6 +682,7 @@ int main(void)
 		cmocka_unit_test(an_empty_slot_is_free_at_every_time),
 		cmocka_unit_test(a_superframe_may_owe_and_pays_it_all_back),
 		cmocka_unit_test(an_undone_take_gives_back_what_it_took_and_no_more),
+		cmocka_unit_test(a_slot_is_marked_once_and_stays_so_while_its_key_has_it),
 		cmocka_unit_test(what_was_spent_stays_spent_when_numbers_change),
 		cmocka_unit_test(numbers_that_do_not_fit_the_ring_are_refused),
 		cmocka_unit_test(virtual_time_is_within_one_unit_of_the_true_one),
