@@ -14,7 +14,7 @@ enum { LG_GENERATION_LINE = 1 }; /* lg_match.generation of a take from a slot; h
 /* Virtual time by a clock that is read now: what a CPU remembers of the coarse one may be a tick behind another's. */
 static __always_inline __u64 lg_line_now(const struct lg_rule *rule)
 {
-	return lg_rate_now(&rule->rate, rule->rate.coarse && !lg_test_clock ? bpf_ktime_get_coarse_ns() : lg_clock(false));
+	return lg_rate_now(&rule->rate, lg_clock(false));
 }
 
 /* Counts a refusal of the key at hand, whose slot that is. */

@@ -11,14 +11,12 @@
 #include <stdbool.h>
 
 #include "classify.h"
+#include "clock.h"
 #include "count.h"
 #include "demand.h"
 #include "key.h"
 #include "log.h"
 #include "window.h"
-
-/* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
-const volatile bool lg_test_clock = false;
 
 #define LG_ANNOUNCE_TICK_NS (1000000000ull / LG_ANNOUNCE_PER_S)
 #define LG_ANNOUNCE_BURST_NS (1000 * LG_ANNOUNCE_TICK_NS) /* a thousand keys at once */
@@ -34,39 +32,6 @@ struct lg_visit {
 /* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
 static const struct lg_bucket lg_blank_bucket;
 static const struct lg_log lg_blank_log;
-
-/*
- * The coarse clock moves once per tick, so it is asked once per tick and CPU: jiffies, which move with it, are a mere load. Between
- * the two moves lie microseconds; who looks just then works with a clock that lags one tick more.
- */
-static __always_inline __u64 lg_clock_coarse(void)
-{
-	__u64 jiffies = bpf_jiffies64(), now_ns;
-	struct lg_memo *memo;
-	__u32 zero = 0;
-
-	memo = bpf_map_lookup_elem(&memos, &zero);
-	if (!memo)
-		return bpf_ktime_get_coarse_ns();
-	if (memo->jiffies == jiffies)
-		return memo->now_ns;
-	now_ns = bpf_ktime_get_coarse_ns();
-	memo->now_ns = now_ns;
-	memo->jiffies = jiffies;
-	return now_ns;
-}
-
-static __always_inline __u64 lg_clock(bool is_coarse)
-{
-	__u32 zero = 0;
-	__u64 *test_ns;
-
-	if (lg_test_clock) {
-		test_ns = bpf_map_lookup_elem(&test_clock, &zero);
-		return test_ns ? *test_ns : 0;
-	}
-	return is_coarse ? lg_clock_coarse() : bpf_ktime_get_ns();
-}
 
 /* Time for a rule, each clock read at most once per packet. Leases and wide bursts bear the coarse one, at half the price. */
 static __always_inline __u64 lg_visit_now(struct lg_visit *visit, const struct lg_rule *rule)

@@ -48,7 +48,7 @@ int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, 
 struct lg_life {
 	uint64_t incarnation;	/* grows each time maps are made anew, and is at least the wall clock's seconds then, so that a lost file
 				 * never leads back */
-	uint64_t made_ns;	/* when they were made, CLOCK_MONOTONIC: maps do not outlive a boot */
+	uint64_t made_ns;	/* when they were made, CLOCK_BOOTTIME: maps do not outlive a boot */
 	bool had_earlier;	/* there were others before: what was spent under those is forgotten */
 };
 /* false when there is none, or none that can be read. */

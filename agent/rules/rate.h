@@ -11,7 +11,7 @@
  * @rate_tok:  tokens per @per_ns, 0 .. LG_BURST_MAX_TOK; 0 never refills
  * @per_ns:    1 .. LG_PER_MAX_NS; at most LG_RATE_MAX_TOK_PER_NS tokens per nanosecond
  * @burst_tok: 0 .. LG_BURST_MAX_TOK
- * @now_ns:    becomes the anchor, CLOCK_MONOTONIC
+ * @now_ns:    becomes the anchor, CLOCK_BOOTTIME
  *
  * Exact (shift 0) where the reduced fraction rate / per fits: v below 2^62 for 30 years and a burst below 2^61 units.
  * Else a token is the largest power of two of units that fits, and v is low by less than one unit plus a relative

@@ -280,7 +280,7 @@ static void work_await(struct lg_journal *j)
 	struct timespec until;
 
 	while (!j->busy && !j->stop && !sync_is_due(j)) {
-		until = (struct timespec){ (time_t)(j->sync_due_ns / LG_NS_PER_S), (long)(j->sync_due_ns % LG_NS_PER_S) };
+		until = lg_clock_deadline(j->sync_due_ns);
 		if (j->sync_due_ns)
 			pthread_cond_timedwait(&j->wake, &j->lock, &until);
 		else

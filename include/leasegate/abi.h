@@ -46,7 +46,7 @@ _Static_assert(sizeof(struct lg_control) == 64, "lg_control: bump LG_ABI_VERSION
 
 /* ---- map `bypass` (ARRAY, one entry): written by `leasegate bypass`, daemon or not ---- */
 struct lg_bypass {
-	__u64 until_ns;		/* CLOCK_MONOTONIC: everything passes before this time. 0: off, ~0: until switched off */
+	__u64 until_ns;		/* CLOCK_BOOTTIME: everything passes before this time. 0: off, ~0: until switched off */
 };
 _Static_assert(sizeof(struct lg_bypass) == 8, "lg_bypass: bump LG_ABI_VERSION");
 
@@ -132,7 +132,7 @@ struct lg_bucket {
 	/* What packets look at comes first: with the end of the key it lies in one line of memory. */
 	__u64 granted_tok;	/* block: tokens ever granted, and what the key started with */
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
-	__u64 expires_ns;	/* block: end of the lease, CLOCK_MONOTONIC; a key without a lease has the time it was first seen, and
+	__u64 expires_ns;	/* block: end of the lease, CLOCK_BOOTTIME; a key without a lease has the time it was first seen, and
 				 * LG_COLD_START_NS more if its rule gives it something to start with.
 				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
 				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
@@ -451,7 +451,8 @@ struct lg_shared {
 /* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */
 struct lg_memo {
 	__u64 jiffies;		/* when now_ns was asked for */
-	__u64 now_ns;		/* CLOCK_MONOTONIC_COARSE */
+	__u64 now_ns;		/* CLOCK_BOOTTIME, as coarse as CLOCK_MONOTONIC_COARSE */
+	__u64 asleep_ns;	/* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 	__u32 rule;		/* index in the set of the rule that the last packet matched, a guess for the next */
 	__u32 _pad;
 };

@@ -344,6 +344,37 @@ static void a_log_without_a_bucket_leaves_when_it_is_old(void **state)
 	assert_int_not_equal(bpf_map_get_next_key(bpf_map__fd(p->skel->maps.logs), NULL, &reap.key), 0);
 }
 
+/* ---- a night asleep ---- */
+
+#define NIGHT_NS (10 * 3600 * S)
+
+/* Time goes on while the machine sleeps, so what was lent has lapsed, and what comes back by time comes back once. */
+static void after_ten_hours_asleep_leases_have_ended_and_all_else_is_full_once(void **state)
+{
+	(void)state;
+	EACH_HOOK(hook)
+	{
+		progs_reset(p);
+		progs_lease_rule(p, LG_FALLBACK_DENY);
+		progs_publish(p);
+		assert_int_equal(progs_grant(p, progs_key(1, source), 100, START_NS + 10 * S).result, 0);
+		assert_int_equal(passed(hook, &a, 10), 10);
+		progs_now(p, START_NS + NIGHT_NS);
+		assert_int_equal(passed(hook, &a, 10), 0);
+		for (enum lg_rule_algorithm algorithm = LG_RULE_TOKEN_BUCKET; algorithm <= LG_RULE_SLIDING_LOG; algorithm++) {
+			progs_reset(p);
+			if (algorithm == LG_RULE_TOKEN_BUCKET)
+				progs_rule(p, 20);
+			else
+				progs_window_rule(p, algorithm, 20, 60 * S);
+			progs_publish(p);
+			assert_int_equal(passed(hook, &a, 30), 20);
+			progs_now(p, START_NS + NIGHT_NS);
+			assert_int_equal(passed(hook, &a, 30), 20);
+		}
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -360,6 +391,7 @@ int main(void)
 		cmocka_unit_test(a_leased_key_pays_the_cost_too),
 		cmocka_unit_test(what_counts_nothing_any_more_leaves_with_its_log),
 		cmocka_unit_test(a_log_without_a_bucket_leaves_when_it_is_old),
+		cmocka_unit_test(after_ten_hours_asleep_leases_have_ended_and_all_else_is_full_once),
 	};
 
 	return cmocka_run_group_tests(tests, load, unload);

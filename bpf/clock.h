@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ *
+ * Time. All of it is CLOCK_BOOTTIME, in here and in the agent: a host that sleeps spends its leases' time, as its lessor does, which
+ * lends elsewhere what lapsed; and windows and buckets go by the time that passed for everybody else.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "bucket.h"
+#include "maps.h"
+
+/* Set by tests before loading: time is then what map `test_clock` says. In what ships the verifier removes that path. */
+const volatile bool lg_test_clock = false;
+
+/*
+ * The coarse clock moves once per tick, so it is asked once per tick and CPU: jiffies, which move with it, are a mere load. Between
+ * the two moves lie microseconds; who looks just then works with a clock that lags one tick more. The kernel has it without the time
+ * asleep, which is the difference of the two fine clocks. Boot time is read first: a CPU that is held up in between finds less, and
+ * a clock that is late mints nothing.
+ */
+static __always_inline __u64 lg_clock_coarse(void)
+{
+	__u64 jiffies = bpf_jiffies64(), asleep_ns;
+	struct lg_memo *memo;
+	__u32 zero = 0;
+
+	memo = bpf_map_lookup_elem(&memos, &zero);
+	if (!memo)
+		return bpf_ktime_get_boot_ns();
+	if (memo->jiffies == jiffies)
+		return memo->now_ns;
+	/* Kept in the memo on the way, as stack is short. */
+	lg_write(memo->now_ns, bpf_ktime_get_boot_ns());
+	asleep_ns = lg_read(memo->now_ns) - bpf_ktime_get_ns();
+	if ((__s64)(asleep_ns - memo->asleep_ns) > 0)
+		lg_write(memo->asleep_ns, asleep_ns);
+	lg_write(memo->now_ns, bpf_ktime_get_coarse_ns() + lg_read(memo->asleep_ns));
+	lg_write(memo->jiffies, jiffies);
+	return lg_read(memo->now_ns);
+}
+
+static __always_inline __u64 lg_clock(bool is_coarse)
+{
+	__u32 zero = 0;
+	__u64 *test_ns;
+
+	if (lg_test_clock) {
+		test_ns = bpf_map_lookup_elem(&test_clock, &zero);
+		return test_ns ? *test_ns : 0;
+	}
+	return is_coarse ? lg_clock_coarse() : bpf_ktime_get_boot_ns();
+}
