@@ -30,13 +30,13 @@ static __always_inline __u64 lg_clock_coarse(void)
 		return bpf_ktime_get_boot_ns();
 	if (memo->jiffies == jiffies)
 		return memo->now_ns;
-	/* Kept in the memo on the way, as stack is short. */
+	/* Kept in the memo on the way, as stack is short: packets of one CPU never interrupt each other. */
+	lg_write(memo->jiffies, jiffies);
 	lg_write(memo->now_ns, bpf_ktime_get_boot_ns());
 	asleep_ns = lg_read(memo->now_ns) - bpf_ktime_get_ns();
 	if ((__s64)(asleep_ns - memo->asleep_ns) > 0)
 		lg_write(memo->asleep_ns, asleep_ns);
 	lg_write(memo->now_ns, bpf_ktime_get_coarse_ns() + lg_read(memo->asleep_ns));
-	lg_write(memo->jiffies, jiffies);
 	return lg_read(memo->now_ns);
 }
 
