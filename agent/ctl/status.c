@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-
-#define ATTACHMENTS_MAX 256
+#include "rules/config.h"
 
 static json_t *kernel_json(struct lg_kern *kern)
 {
@@ -42,13 +41,13 @@ static json_t *bypass_json(struct lg_kern *kern)
 static json_t *attachments_json(struct lg_kern *kern, const json_t *node)
 {
 	json_t *seen = json_object_get(node, "attachments");
-	static struct lg_attachment list[ATTACHMENTS_MAX];
+	static struct lg_attachment list[_LG_HOOK_N * LG_ATTACH_MAX];
 	json_t *array;
 	int n;
 
 	if (seen)
 		return json_incref(seen);
-	n = lg_kern_attachments(kern, list, ATTACHMENTS_MAX);
+	n = lg_kern_attachments(kern, list, N_ELEMS(list));
 	array = json_array();
 	for (int i = 0; i < n; i++)
 		json_array_append_new(array, json_pack("{s:s, s:i, s:s, s:s, s:I, s:I}", "interface", list[i].ifname, "ifindex",
@@ -84,6 +83,18 @@ static void kernel_print(const json_t *all)
 		       (long long)json_integer_value(json_object_get(a, "prog_id")));
 }
 
+/* What is to be limited and is not. */
+static void missing_print(const json_t *node)
+{
+	const json_t *in;
+	size_t i;
+
+	json_array_foreach(json_object_get(node, "interfaces"), i, in)
+		if (!json_is_true(json_object_get(in, "attached")))
+			printf("  %-15s %-10s NOT ATTACHED: %s\n", json_string_value(json_object_get(in, "interface")),
+			       json_string_value(json_object_get(in, "hook")), json_string_value(json_object_get(in, "why")));
+}
+
 static void node_print(const json_t *node)
 {
 	const json_t *up = json_object_get(node, "upstream");
@@ -97,6 +108,7 @@ static void node_print(const json_t *node)
 	       json_is_true(json_object_get(node, "ready")) ? "ready" : "NOT READY: ",
 	       json_is_true(json_object_get(node, "ready")) ? "" : json_string_value(json_object_get(node, "why")),
 	       json_is_true(json_object_get(node, "degraded")) ? ", DEGRADED: global rules without their upstream" : "");
+	missing_print(node);
 	printf("  leases: %lld keys, %lld tokens left\n", (long long)json_integer_value(json_object_get(node, "leased_keys")),
 	       (long long)json_integer_value(json_object_get(node, "lease_left_tok")));
 	if (json_is_null(up))

@@ -7,6 +7,7 @@
 #include "kern/internal.h"
 
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -190,13 +191,13 @@ static int report_link(struct attempt *a, bool adopted, struct lg_attachment *re
 /* Says who holds the hook; false when nobody does. */
 static bool xdp_is_foreign(struct attempt *a)
 {
-	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	struct lg_iface_facts facts;
 	uint32_t id;
 	char name[16];
 
-	if (bpf_xdp_query((int)a->ifindex, 0, &q) < 0)
+	if (lg_iface_read(a->ifindex, &facts) < 0)
 		return false;
-	id = q.drv_prog_id ? q.drv_prog_id : q.skb_prog_id ? q.skb_prog_id : q.hw_prog_id;
+	id = facts.native_id ? facts.native_id : facts.generic_id ? facts.generic_id : facts.offloaded_id;
 	if (!id)
 		return false;
 	lg_prog_name(id, name);
@@ -204,7 +205,7 @@ static bool xdp_is_foreign(struct attempt *a)
 		    "%s: an XDP program of somebody else is attached (id %u, %s%s%s, %s); it is left alone: detach it, or "
 		    "limit this interface at tc",
 		    a->ifname, id, name[0] ? "name '" : "", name[0] ? name : "name unknown", name[0] ? "'" : "",
-		    q.drv_prog_id ? "native" : q.skb_prog_id ? "generic" : "offloaded");
+		    facts.native_id ? "native" : facts.generic_id ? "generic" : "offloaded");
 	*a->ret_fail = LG_KERN_REFUSED;
 	return true;
 }
@@ -225,6 +226,20 @@ static void ask_driver(struct attempt *a, struct lg_print *print)
 	lg_print_end();
 }
 
+/* What to do about native XDP that is refused. A driver that cannot hold a frame in one buffer refuses large MTUs. */
+static int native_refused(struct attempt *a, int err, const struct lg_print *print)
+{
+	struct lg_iface_facts facts;
+	char mtu[96] = "";
+
+	if (lg_iface_read(a->ifindex, &facts) == 0 && facts.mtu_bytes > ETH_DATA_LEN)
+		snprintf(mtu, sizeof(mtu), "lower its MTU of %u if the driver limits it for XDP, ", facts.mtu_bytes);
+	lg_complain(a->c, "%s: native XDP is refused: %s; %sset `xdp: generic` (slower), or limit this interface at tc", a->ifname,
+		    print->kernel[0] ? print->kernel : strerror(-err), mtu);
+	*a->ret_fail = LG_KERN_FEATURE;
+	return err;
+}
+
 static int xdp_refused(struct attempt *a, int err)
 {
 	struct lg_print print = { 0 };
@@ -234,12 +249,7 @@ static int xdp_refused(struct attempt *a, int err)
 	if (err == -ENODEV || err == -EPERM || err == -EACCES)
 		return refuse(a, err, NULL);
 	ask_driver(a, &print);
-	if (a->mode != LG_MODE_XDP_NATIVE)
-		return refuse(a, err, &print);
-	lg_complain(a->c, "%s: native XDP is refused: %s; set `xdp: generic` (slower), or limit this interface at tc",
-		    a->ifname, print.kernel[0] ? print.kernel : strerror(-err));
-	*a->ret_fail = LG_KERN_FEATURE;
-	return err;
+	return a->mode == LG_MODE_XDP_NATIVE ? native_refused(a, err, &print) : refuse(a, err, &print);
 }
 
 static int xdp_create(struct attempt *a)
@@ -480,6 +490,8 @@ int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
 
 struct sweep {
 	struct lg_kern *kern;
+	bool (*keep)(void *arg, const char *ifname, enum lg_hook hook);
+	void *keep_arg;
 	struct lg_attachment *ret;
 	size_t max;
 	size_t n;
@@ -501,6 +513,34 @@ static int remove_each(void *arg, const char *path, const char *name)
 		return r;
 	s->n_links += r;
 	return 0;
+}
+
+static int remove_unwanted(void *arg, const char *path, const char *name)
+{
+	struct sweep *s = arg;
+	enum lg_hook hook;
+	char ifname[16];
+	int r;
+
+	if (!lg_pins_link_parse(name, ifname, &hook) || s->keep(s->keep_arg, ifname, hook))
+		return 0;
+	r = remove_pin(s->kern, path, hook);
+	if (r < 0)
+		return r;
+	made_drop(s->kern, ifname, hook);
+	s->n_links += r;
+	return 0;
+}
+
+int lg_kern_detach_others(struct lg_kern *kern, bool (*keep)(void *arg, const char *ifname, enum lg_hook hook), void *arg)
+{
+	struct sweep s = { .kern = kern, .keep = keep, .keep_arg = arg };
+	char links[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(kern, "links", links, sizeof(links));
+	r = lg_pins_each(links, remove_unwanted, &s);
+	return r < 0 ? r : s.n_links;
 }
 
 static int unlink_each(void *arg, const char *path, const char *name)
@@ -574,22 +614,19 @@ int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail
 
 /* ---- looking ---- */
 
-static int list_one(void *arg, const char *path, const char *name)
+/* What is attached by a pin or record: 1, 0 when nothing is. */
+static int look(struct lg_kern *kern, const char *path, const char *pinned, enum lg_hook hook, struct lg_attachment *ret)
 {
-	struct lg_attachment at = { 0 };
+	struct lg_attachment at = { .hook = hook };
 	struct lg_link_facts facts;
-	struct sweep *s = arg;
 	_cleanup_fd_ int fd = -1;
-	char pinned[16];
 	int r;
 
-	if (s->n == s->max || !lg_pins_link_parse(name, pinned, &at.hook))
-		return 0;
 	if (lg_clsact_is_record(path)) {
-		r = lg_clsact_query(s->kern, path, at.hook, &at.ifindex, &at.prog_id);
+		r = lg_clsact_query(kern, path, hook, &at.ifindex, &at.prog_id);
 		at.mode = r == 1 ? LG_MODE_CLSACT : LG_MODE_NONE;
 	} else {
-		r = lg_link_open(path, at.hook, &facts, &fd);
+		r = lg_link_open(path, hook, &facts, &fd);
 		if (r == 0) {
 			at.ifindex = facts.ifindex;
 			at.mode = facts.mode;
@@ -603,12 +640,36 @@ static int list_one(void *arg, const char *path, const char *name)
 		return r;
 	/* The name of today, or as it was when pinned where today's cannot be seen. */
 	if (at.mode == LG_MODE_ELSEWHERE)
-		memcpy(at.ifname, pinned, sizeof(at.ifname));
+		snprintf(at.ifname, sizeof(at.ifname), "%s", pinned);
 	else if (at.mode == LG_MODE_NONE || !if_indextoname(at.ifindex, at.ifname))
 		return 0;
-	at.adopted = !made_here(s->kern, pinned, at.hook);
-	s->ret[s->n++] = at;
+	at.adopted = !made_here(kern, pinned, hook);
+	*ret = at;
+	return 1;
+}
+
+static int list_one(void *arg, const char *path, const char *name)
+{
+	struct sweep *s = arg;
+	enum lg_hook hook;
+	char pinned[16];
+	int r;
+
+	if (s->n == s->max || !lg_pins_link_parse(name, pinned, &hook))
+		return 0;
+	r = look(s->kern, path, pinned, hook, &s->ret[s->n]);
+	if (r < 0)
+		return r;
+	s->n += (size_t)r;
 	return 0;
+}
+
+int lg_kern_attached(struct lg_kern *kern, const char *ifname, enum lg_hook hook, struct lg_attachment *ret)
+{
+	char path[LG_KPATH_LEN];
+
+	lg_pins_link_path(kern, ifname, hook, path, sizeof(path));
+	return look(kern, path, ifname, hook, ret);
 }
 
 int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t max)

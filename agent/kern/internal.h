@@ -143,6 +143,16 @@ struct lg_link_facts {
 	enum lg_attach_mode mode; /* LG_MODE_NONE: not attached in this network namespace */
 };
 
+/* What the kernel says about an interface of this network namespace. */
+struct lg_iface_facts {
+	uint32_t native_id; /* programs at XDP, whoever put them there; 0: none */
+	uint32_t generic_id;
+	uint32_t offloaded_id;
+	uint32_t mtu_bytes;
+};
+
+int lg_iface_read(uint32_t ifindex, struct lg_iface_facts *ret);
+
 /* Opens a pinned link and reads what it is; -ENOENT, -EMEDIUMTYPE when the pin is no link of this hook. */
 int lg_link_open(const char *path, enum lg_hook hook, struct lg_link_facts *ret_facts, int *ret_fd);
 /* Detaches at once (also when somebody else holds the link) and removes the pin. Returns 1, or 0 when it was dead

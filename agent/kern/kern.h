@@ -99,6 +99,10 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 		   struct lg_attachment *ret, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
 /* Detaches one of ours; 0 also when it was not attached. */
 int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
+/* Detaches those of ours that keep() does not want, by the names under which they are pinned. Returns how many. */
+int lg_kern_detach_others(struct lg_kern *kern, bool (*keep)(void *arg, const char *ifname, enum lg_hook hook), void *arg);
+/* Whether ours is attached at a hook of an interface now, as the kernel says it: 1 with *ret filled, or 0. */
+int lg_kern_attached(struct lg_kern *kern, const char *ifname, enum lg_hook hook, struct lg_attachment *ret);
 /* What is attached now, as the kernel says it: up to `max` of ours. Returns the number. */
 int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t max);
 /* Without a daemon: removes every link and pin of the instance, of every ABI version, and nothing else. Returns how
@@ -198,5 +202,14 @@ int lg_links_new(void (*fn)(void *arg, const char *ifname, uint32_t ifindex, boo
 		 struct lg_links **ret_links);
 int lg_links_fd(const struct lg_links *links);
 int lg_links_read(struct lg_links *links);
+/* Grows whenever who gets packets from whom has changed. */
+uint32_t lg_links_changes(const struct lg_links *links);
+/*
+ * Calls fn for every interface whose packets an interface gets, through others too: the ports of a bridge, bond or team, the
+ * device of a VLAN. Stops when fn returns true and returns that.
+ */
+bool lg_links_below(struct lg_links *links, const char *ifname, bool (*fn)(void *arg, const char *ifname), void *arg);
+/* Calls fn for every interface that was told and is not gone. Returns how many there are. fn must not read the news. */
+int lg_links_each(struct lg_links *links, void (*fn)(void *arg, const char *ifname, uint32_t ifindex), void *arg);
 struct lg_links *lg_links_free(struct lg_links *links);
 LG_CLEANUP(struct lg_links, lg_links_free)

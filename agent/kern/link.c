@@ -10,7 +10,9 @@
 #include "kern/internal.h"
 
 #include <errno.h>
+#include <libmnl/libmnl.h>
 #include <linux/if_link.h>
+#include <linux/rtnetlink.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -86,15 +88,83 @@ static bool tcx_holds(uint32_t ifindex, enum lg_hook hook, uint32_t link_id)
 	return false;
 }
 
+static int xdp_option(const struct nlattr *attr, void *arg)
+{
+	struct lg_iface_facts *facts = arg;
+
+	if (mnl_attr_validate(attr, MNL_TYPE_U32) < 0)
+		return MNL_CB_OK;
+	switch (mnl_attr_get_type(attr)) {
+	case IFLA_XDP_DRV_PROG_ID: facts->native_id = mnl_attr_get_u32(attr); break;
+	case IFLA_XDP_SKB_PROG_ID: facts->generic_id = mnl_attr_get_u32(attr); break;
+	case IFLA_XDP_HW_PROG_ID: facts->offloaded_id = mnl_attr_get_u32(attr); break;
+	default: break;
+	}
+	return MNL_CB_OK;
+}
+
+static int iface_attr(const struct nlattr *attr, void *arg)
+{
+	struct lg_iface_facts *facts = arg;
+
+	if (mnl_attr_get_type(attr) == IFLA_XDP)
+		mnl_attr_parse_nested(attr, xdp_option, facts);
+	if (mnl_attr_get_type(attr) == IFLA_MTU && mnl_attr_validate(attr, MNL_TYPE_U32) == 0)
+		facts->mtu_bytes = mnl_attr_get_u32(attr);
+	return MNL_CB_OK;
+}
+
+static int iface_message(const struct nlmsghdr *nlh, void *arg)
+{
+	if (nlh->nlmsg_type == RTM_NEWLINK)
+		mnl_attr_parse(nlh, sizeof(struct ifinfomsg), iface_attr, arg);
+	return MNL_CB_STOP;
+}
+
+static int iface_ask(struct mnl_socket *nl, uint32_t ifindex, struct lg_iface_facts *ret)
+{
+	_Alignas(struct nlmsghdr) char buf[32768]; /* what the kernel fills at most in one go */
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct ifinfomsg *info;
+	ssize_t n;
+
+	nlh->nlmsg_type = RTM_GETLINK;
+	nlh->nlmsg_flags = NLM_F_REQUEST;
+	info = mnl_nlmsg_put_extra_header(nlh, sizeof(*info));
+	info->ifi_family = AF_UNSPEC;
+	info->ifi_index = (int)ifindex;
+	mnl_attr_put_u32(nlh, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 || mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) < 0)
+		return -errno;
+	n = mnl_socket_recvfrom(nl, buf, sizeof(buf));
+	if (n < 0)
+		return -errno;
+	return mnl_cb_run(buf, (size_t)n, 0, mnl_socket_get_portid(nl), iface_message, ret) < 0 ? -errno : 0;
+}
+
+/* libbpf would list all interfaces for the sake of one. */
+int lg_iface_read(uint32_t ifindex, struct lg_iface_facts *ret)
+{
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	int r;
+
+	if (!nl)
+		return -errno;
+	memset(ret, 0, sizeof(*ret));
+	r = iface_ask(nl, ifindex, ret);
+	mnl_socket_close(nl);
+	return r;
+}
+
 static enum lg_attach_mode xdp_mode(uint32_t ifindex, uint32_t prog_id)
 {
-	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	struct lg_iface_facts facts;
 
-	if (bpf_xdp_query((int)ifindex, 0, &q) < 0)
+	if (lg_iface_read(ifindex, &facts) < 0)
 		return LG_MODE_NONE;
-	if (q.drv_prog_id == prog_id)
+	if (facts.native_id == prog_id)
 		return LG_MODE_XDP_NATIVE;
-	if (q.skb_prog_id == prog_id)
+	if (facts.generic_id == prog_id)
 		return LG_MODE_XDP_GENERIC;
 	return LG_MODE_NONE;
 }

@@ -7,7 +7,6 @@
 #include "role/node.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,6 @@
 #include "rules/yaml.h"
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
-#define LINKS_PERIOD_NS (1 * LG_NS_PER_S)	/* interfaces that could not be attached are tried again */
 #define RETIRED_MIN_NS (60 * LG_NS_PER_S)	/* rules that left are remembered at least this long */
 #define SHARE_GRACE_NS (1 * LG_NS_PER_S)
 
@@ -131,10 +129,9 @@ static void lines_warn(const struct lg_node *n)
 
 static bool is_configured(const struct lg_config *config, const struct lg_match *match)
 {
-	for (size_t i = 0; i < config->n_interfaces; i++)
-		for (size_t j = 0; j < match->n_interfaces; j++)
-			if (strcmp(config->interfaces[i].name, match->interfaces[j]) == 0)
-				return true;
+	for (size_t i = 0; i < match->n_interfaces; i++)
+		if (lg_config_interface(config, match->interfaces[i]))
+			return true;
 	return match->n_interfaces == 0;
 }
 
@@ -268,138 +265,6 @@ int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
 	return 0;
 }
 
-/* ---- interfaces ---- */
-
-static int attach_one(struct lg_node *n, struct lg_node_interface *i, enum lg_hook hook, enum lg_attach_mode mode,
-		      enum lg_kern_fail *ret_fail, struct lg_complaint *c)
-{
-	struct lg_attachment a;
-	int r;
-
-	r = lg_kern_attach(n->kern, i->config->name, hook, mode, &a, ret_fail, c);
-	if (r < 0)
-		return r;
-	if (!a.adopted)
-		i->fresh |= 1u << hook;
-	lg_info("%s: %s at %s in mode %s (link %u, program %u)", i->config->name, a.adopted ? "adopted" : "attached",
-		lg_hook_name(a.hook), lg_attach_mode_name(a.mode), a.link_id, a.prog_id);
-	return 0;
-}
-
-static int interface_attach(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail,
-			    struct lg_complaint *c)
-{
-	const struct lg_interface *config = i->config;
-	int r = 0;
-
-	/* Without it rules that name the interface do not match there; everything else holds. */
-	if (lg_kern_interface_learn(n->kern, config->name) < 0)
-		lg_warn("%s: rules that name this interface do not match on it", config->name);
-	if (config->xdp != LG_XDP_OFF)
-		r = attach_one(n, i, LG_HOOK_XDP,
-			       config->xdp == LG_XDP_NATIVE ? LG_MODE_XDP_NATIVE : LG_MODE_XDP_GENERIC, ret_fail, c);
-	else
-		lg_kern_detach(n->kern, config->name, LG_HOOK_XDP);
-	if (r < 0)
-		return r;
-	if (config->tc)
-		r = attach_one(n, i, LG_HOOK_TC_INGRESS, LG_MODE_NONE, ret_fail, c);
-	else
-		lg_kern_detach(n->kern, config->name, LG_HOOK_TC_INGRESS);
-	if (r < 0)
-		return r;
-	if (config->tc_egress)
-		r = attach_one(n, i, LG_HOOK_TC_EGRESS, LG_MODE_NONE, ret_fail, c);
-	else
-		lg_kern_detach(n->kern, config->name, LG_HOOK_TC_EGRESS);
-	if (r < 0)
-		return r;
-	i->attached = true;
-	i->why[0] = '\0';
-	return 0;
-}
-
-static struct lg_node_interface *interface_find(struct lg_node *n, const char *ifname)
-{
-	for (size_t i = 0; i < n->config.n_interfaces; i++)
-		if (strcmp(n->interfaces[i].config->name, ifname) == 0)
-			return &n->interfaces[i];
-	return NULL;
-}
-
-/* Attaches after the start: a failure is said once per cause and tried again. */
-static void interface_retry(struct lg_node *n, struct lg_node_interface *i)
-{
-	struct lg_complaint c = { 0 };
-	enum lg_kern_fail fail;
-
-	if (!if_nametoindex(i->config->name) || interface_attach(n, i, &fail, &c) == 0)
-		return;
-	if (strcmp(i->why, c.text) != 0)
-		lg_error("%s: not attached, tried again each second: %s", i->config->name, c.text);
-	snprintf(i->why, sizeof(i->why), "%s", c.text);
-}
-
-static void link_news(void *arg, const char *ifname, uint32_t ifindex, bool up)
-{
-	struct lg_node *n = arg;
-	struct lg_node_interface *i = interface_find(n, ifname);
-
-	(void)ifindex;
-	if (!i || !n->running)
-		return;
-	if (up) {
-		interface_retry(n, i);
-		return;
-	}
-	if (i->attached)
-		lg_warn("%s: the interface is gone; attached again when it is back", ifname);
-	i->attached = false;
-	snprintf(i->why, sizeof(i->why), "the interface is gone");
-	/* Pins never outlive their interface. */
-	lg_kern_detach(n->kern, ifname, LG_HOOK_XDP);
-	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_INGRESS);
-	lg_kern_detach(n->kern, ifname, LG_HOOK_TC_EGRESS);
-}
-
-static bool is_listed(const struct lg_attachment *list, int n, const char *ifname, enum lg_hook hook)
-{
-	for (int i = 0; i < n; i++)
-		if (list[i].hook == hook && strcmp(list[i].ifname, ifname) == 0)
-			return true;
-	return false;
-}
-
-static bool is_complete(const struct lg_attachment *list, int n, const struct lg_interface *config)
-{
-	return (config->xdp == LG_XDP_OFF || is_listed(list, n, config->name, LG_HOOK_XDP)) &&
-	       (!config->tc || is_listed(list, n, config->name, LG_HOOK_TC_INGRESS)) &&
-	       (!config->tc_egress || is_listed(list, n, config->name, LG_HOOK_TC_EGRESS));
-}
-
-/* What we attached must still be there: somebody may have detached it behind our back. Then one tick passes before it is attached again,
- * so that the gap is seen in /readyz and in the metrics. */
-static void links_tick(void *arg)
-{
-	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
-	struct lg_node *n = arg;
-	int found;
-
-	found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
-	for (size_t i = 0; i < n->config.n_interfaces; i++) {
-		struct lg_node_interface *in = &n->interfaces[i];
-		const char *name = in->config->name;
-
-		if (!in->attached) {
-			interface_retry(n, in);
-		} else if (found >= 0 && !is_complete(list, found, in->config)) {
-			lg_warn("%s: somebody detached our program; it is attached again", name);
-			in->attached = false;
-			snprintf(in->why, sizeof(in->why), "somebody detached our program");
-		}
-	}
-}
-
 /* ---- the upstream ---- */
 
 static void reachable_set(struct lg_node *n, bool reachable)
@@ -494,13 +359,6 @@ static void on_sweep(void *arg)
 	cold_starts_renew(arg);
 }
 
-static void on_links(void *arg)
-{
-	struct lg_node *n = arg;
-
-	lg_links_read(n->links);
-}
-
 static void on_hup(void *arg)
 {
 	struct lg_complaint c = { 0 };
@@ -543,18 +401,13 @@ static int sources_start(struct lg_node *n)
 	if (r < 0)
 		return r;
 	n->n_sources++;
-	r = lg_loop_add_reader(n->loop, lg_links_fd(n->links), on_links, n, &n->sources[n->n_sources]);
-	if (r < 0)
-		return r;
-	n->n_sources++;
 	r = lg_loop_add_ticker(n->loop, SWEEP_PERIOD_NS, on_sweep, n, &n->sources[n->n_sources]);
 	if (r < 0)
 		return r;
 	n->n_sources++;
-	r = lg_loop_add_ticker(n->loop, LINKS_PERIOD_NS, links_tick, n, &n->sources[n->n_sources]);
+	r = lg_node_links_sources(n);
 	if (r < 0)
 		return r;
-	n->n_sources++;
 	return lg_loop_add_timer(n->loop, on_stop, n, &n->stopper);
 }
 
@@ -596,19 +449,6 @@ static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum l
 	return 0;
 }
 
-static int interfaces_check(struct lg_node *n, struct lg_complaint *c)
-{
-	for (size_t i = 0; i < n->config.n_interfaces; i++) {
-		n->interfaces[i].config = &n->config.interfaces[i];
-		if (!if_nametoindex(n->config.interfaces[i].name)) {
-			lg_complain(c, "interface %s: there is no such interface; compare `ip link` with the configuration's interfaces",
-				    n->config.interfaces[i].name);
-			return -ENODEV;
-		}
-	}
-	return 0;
-}
-
 static int outside_start(struct lg_node *n, struct lg_complaint *c)
 {
 	char path[512];
@@ -637,18 +477,13 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	if (r < 0)
 		return r;
 	*rules = NULL;
-	for (size_t i = 0; i < n->config.n_interfaces; i++) {
-		r = interface_attach(n, &n->interfaces[i], ret_fail, c);
-		if (r < 0)
-			return r;
-	}
+	r = lg_node_links_start(n, ret_fail, c);
+	if (r < 0)
+		return r;
 	*ret_fail = LG_KERN_REFUSED;
 	r = lg_node_keys_adopt(n);
 	if (r < 0)
 		return lg_complain(c, "cannot take over the leases in the kernel: %s", strerror(-r));
-	r = lg_links_new(link_news, n, &n->links);
-	if (r < 0)
-		return lg_complain(c, "cannot watch the interfaces: %s", strerror(-r));
 	return 0;
 }
 
@@ -662,7 +497,7 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 
 	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, &rules))
 		return LG_EXIT_REFUSED;
-	r = interfaces_check(n, &c);
+	r = lg_node_links_check(n, &c);
 	if (r == 0)
 		r = lg_role_lock(&n->config, "node", &n->lock_fd, &c);
 	if (r == 0)
@@ -687,15 +522,6 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 	return LG_EXIT_OK;
 }
 
-/* Links that this process attached, in an instance that was there before. */
-static void fresh_detach(struct lg_node *n)
-{
-	for (size_t i = 0; i < n->config.n_interfaces; i++)
-		for (unsigned hook = 0; hook < _LG_HOOK_N; hook++)
-			if (n->interfaces[i].fresh & (1u << hook))
-				lg_kern_detach(n->kern, n->interfaces[i].config->name, (enum lg_hook)hook);
-}
-
 static void node_stop(struct lg_node *n, bool undo)
 {
 	enum lg_kern_fail fail;
@@ -713,11 +539,9 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_source_free(n->stopper);
 	for (size_t i = 0; i < n->n_sources; i++)
 		lg_source_free(n->sources[i]);
-	lg_links_free(n->links);
+	lg_node_links_stop(n, undo);
 	if (n->kern && !undo)
 		reachable_set(n, false);
-	else if (n->kern)
-		fresh_detach(n);
 	lg_kern_free(n->kern);
 	if (n->kern && undo && n->made_anew && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
 		complain_log(&c);
@@ -745,7 +569,7 @@ int lg_node_run(const struct lg_role_args *args)
 		free(n);
 		return code;
 	}
-	lg_info("ready");
+	lg_node_links_say(n);
 	code = lg_loop_run(n->loop);
 	if (code < 0) {
 		lg_error("the event loop failed: %s", strerror(-code));

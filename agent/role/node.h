@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
- * Inside of the node role: one host. node.c starts and stops it, node_keys.c is the keys it leases, node_status.c what it shows. */
+ * Inside of the node role: one host. node.c starts and stops it, node_links.c is where it enforces, node_keys.c is the keys it leases,
+ * node_status.c what it shows. */
 #pragma once
 
 #include <jansson.h>
@@ -31,10 +32,15 @@ struct lg_node_key {
 	uint64_t due_ns;
 };
 
+/* An interface that is to be limited: one that an entry names, there or not, or one that is there and fits a pattern. */
 struct lg_node_interface {
+	char name[LG_IFNAME_LEN];
 	const struct lg_interface *config;
-	bool attached;
+	uint32_t ifindex;	/* 0: it is not there */
+	bool attached;		/* at every hook that is wanted */
+	bool due;		/* to be attached at the next opportunity */
 	unsigned fresh;		/* bit per hook attached by this process, for a start that fails later */
+	enum lg_attach_mode mode[_LG_HOOK_N];	/* as last seen; LG_MODE_NONE: not attached there */
 	char why[512];		/* of not being attached */
 };
 
@@ -50,6 +56,7 @@ struct lg_node {
 	struct lg_loop *loop;
 	struct lg_kern *kern;
 	struct lg_links *links;
+	struct lg_source *links_reader, *links_ticker, *links_timer;
 	struct lg_http *http;
 	struct lg_admin *admin;
 	struct lg_lease_client *client;
@@ -65,7 +72,11 @@ struct lg_node {
 	struct lg_op ops[LG_OPS_MAX];	/* grants not carried out yet, in order */
 	size_t n_ops;
 
-	struct lg_node_interface interfaces[LG_INTERFACES_MAX];
+	struct lg_node_interface interfaces[LG_ATTACH_MAX];	/* those that entries name first */
+	size_t n_interfaces;
+	size_t n_without_place;	/* more that fit */
+	size_t next_look;
+	bool said, said_ready;	/* whether being ready was said, and which */
 	uint64_t started_ns;
 	bool made_anew;		/* this process made the pins */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
@@ -90,6 +101,17 @@ void lg_node_sweep(struct lg_node *n);				/* buckets nobody uses leave the table
 void lg_node_rule_gone(struct lg_node *n, uint32_t rule_id);	/* gives back and forgets the keys of a rule */
 void lg_node_rule_changed(struct lg_node *n, uint32_t rule_id);	/* its numbers */
 void lg_node_keys_close(struct lg_node *n);			/* orderly end: a last report; what is leased stays until its end */
+
+/* node_links.c */
+int lg_node_links_check(struct lg_node *n, struct lg_complaint *c);	/* is all there that must be at the start? */
+int lg_node_links_start(struct lg_node *n, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
+int lg_node_links_sources(struct lg_node *n);
+void lg_node_links_news(void *arg);
+void lg_node_links_tick(void *arg);
+void lg_node_links_say(struct lg_node *n);		/* in the log: ready, or why not, when that has changed */
+void lg_node_links_stop(struct lg_node *n, bool undo);
+bool lg_node_links_wants(const struct lg_node_interface *i, enum lg_hook hook);
+bool lg_node_links_are_ready(const struct lg_node *n, char *why, size_t len);
 
 /* node_status.c */
 json_t *lg_node_admin(void *arg, const json_t *request);

@@ -16,12 +16,8 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 		snprintf(why, len, "starting");
 		return false;
 	}
-	for (size_t i = 0; i < n->config.n_interfaces; i++) {
-		if (!n->interfaces[i].attached) {
-			snprintf(why, len, "%s is not attached: %s", n->interfaces[i].config->name, n->interfaces[i].why);
-			return false;
-		}
-	}
+	if (!lg_node_links_are_ready(n, why, len))
+		return false;
 	snprintf(why, len, "%s", "");
 	return true;
 }
@@ -77,12 +73,30 @@ static json_t *upstream_json(const struct lg_node *n)
 /* As seen from the daemon's own network namespace, which the tool may not share. */
 static json_t *attachments_json(struct lg_node *n)
 {
-	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
+	static struct lg_attachment list[_LG_HOOK_N * LG_ATTACH_MAX];
 	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
 	json_t *array = json_array();
 
 	for (int i = 0; i < found; i++)
 		json_array_append_new(array, lg_status_attachment(&list[i]));
+	return array;
+}
+
+/* What the configuration asks for, and whether it is so. */
+static json_t *interfaces_json(const struct lg_node *n)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < n->n_interfaces; i++) {
+		const struct lg_node_interface *in = &n->interfaces[i];
+
+		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+			if (lg_node_links_wants(in, hook))
+				json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "interface", in->name, "entry",
+								       in->config->name, "hook", lg_hook_name(hook), "mode",
+								       lg_attach_mode_name(in->mode[hook]), "attached",
+								       in->mode[hook] != LG_MODE_NONE, "why", in->why));
+	}
 	return array;
 }
 
@@ -94,11 +108,11 @@ static json_t *status_json(struct lg_node *n)
 
 	totals_take(n, &t);
 	ready = lg_node_is_ready(n, why, sizeof(why));
-	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o}", "pid", (int)getpid(), "name", n->config.name,
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o}", "pid", (int)getpid(), "name", n->config.name,
 			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
 			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n),
 			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
-			 "attachments", attachments_json(n));
+			 "interfaces", interfaces_json(n), "attachments", attachments_json(n));
 }
 
 /* As the kernel's reasons are called (reason.def), with one it has no word for. */
@@ -268,21 +282,15 @@ static void line_metrics(struct lg_node *n, struct lg_metrics *m, uint64_t now_n
 	}
 }
 
-static void attach_metrics(struct lg_node *n, struct lg_metrics *m)
+static void attach_metrics(const struct lg_node *n, struct lg_metrics *m)
 {
-	struct lg_attachment list[_LG_HOOK_N * LG_INTERFACES_MAX];
-	int found = lg_kern_attachments(n->kern, list, N_ELEMS(list));
+	for (size_t i = 0; i < n->n_interfaces; i++) {
+		const struct lg_node_interface *in = &n->interfaces[i];
 
-	for (int i = 0; i < found; i++)
-		lg_metrics_add(m, LG_METRIC_ATTACHED, 1, "interface", list[i].ifname, "hook", lg_hook_name(list[i].hook), "mode",
-			       lg_attach_mode_name(list[i].mode), NULL);
-	for (size_t i = 0; i < n->config.n_interfaces; i++) {
-		const struct lg_interface *config = n->interfaces[i].config;
-
-		if (!n->interfaces[i].attached)
-			lg_metrics_add(m, LG_METRIC_ATTACHED, 0, "interface", config->name, "hook",
-				       lg_hook_name(config->xdp != LG_XDP_OFF ? LG_HOOK_XDP : LG_HOOK_TC_INGRESS), "mode",
-				       "none", NULL);
+		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+			if (lg_node_links_wants(in, hook))
+				lg_metrics_add(m, LG_METRIC_ATTACHED, in->mode[hook] != LG_MODE_NONE, "interface", in->name, "hook",
+					       lg_hook_name(hook), "mode", lg_attach_mode_name(in->mode[hook]), NULL);
 	}
 }
 

@@ -2,6 +2,7 @@
 #include "rules/config.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,13 +167,22 @@ static int interface_read(struct reader *r, const struct lg_node *item)
 	if (err < 0)
 		return err;
 	text_copy(at, LG_CF_IF_NAME, "", interface->name, sizeof(interface->name));
+	interface->is_pattern = lg_ifname_is_pattern(interface->name);
+	interface->wait = is_written(at, LG_CF_IF_WAIT) ? at[LG_CF_IF_WAIT].num : interface->is_pattern;
 	interface->xdp = (enum lg_xdp_choice)at[LG_CF_IF_XDP].num;
+	interface->require_native = at[LG_CF_IF_REQUIRE_NATIVE].num;
 	interface->tc = is_written(at, LG_CF_IF_TC) ? at[LG_CF_IF_TC].num : interface->xdp == LG_XDP_OFF;
 	interface->tc_egress = at[LG_CF_IF_TC_EGRESS].num;
 	if (interface->tc && interface->xdp != LG_XDP_OFF)
 		return complain(r, at, LG_CF_IF_TC, "xdp is on as well: both would charge each packet, so choose one");
 	if (!interface->tc && !interface->tc_egress && interface->xdp == LG_XDP_OFF)
 		return complain(r, at, LG_CF_IF_TC, "xdp is off as well: nothing would be enforced on \"%s\", so leave it out",
+				interface->name);
+	if (interface->require_native && interface->xdp != LG_XDP_NATIVE && interface->xdp != LG_XDP_AUTO)
+		return complain(r, at, LG_CF_IF_REQUIRE_NATIVE, "needs `xdp: native`, and xdp is %s here",
+				interface->xdp == LG_XDP_OFF ? "off" : "generic");
+	if (interface->is_pattern && !interface->wait)
+		return complain(r, at, LG_CF_IF_WAIT, "\"%s\" is a pattern, which any number of interfaces may fit, none too",
 				interface->name);
 	for (size_t i = 0; i < config->n_interfaces; i++)
 		if (strcmp(config->interfaces[i].name, interface->name) == 0)
@@ -334,6 +344,21 @@ const char *lg_config_dial(const struct lg_config *config, const char *region)
 		if (strcmp(config->dial_via[i].name, region) == 0)
 			return config->dial_via[i].address;
 	return def ? def->address : NULL;
+}
+
+const struct lg_interface *lg_config_interface(const struct lg_config *config, const char *ifname)
+{
+	const struct lg_interface *found = NULL;
+
+	for (size_t i = 0; i < config->n_interfaces; i++) {
+		const struct lg_interface *entry = &config->interfaces[i];
+
+		if (!entry->is_pattern && strcmp(entry->name, ifname) == 0)
+			return entry;
+		if (entry->is_pattern && !found && fnmatch(entry->name, ifname, 0) == 0)
+			found = entry;
+	}
+	return found;
 }
 
 uint32_t lg_config_hosts(const struct lg_config *config)

@@ -10,13 +10,19 @@
 #include "base/mem.h"
 #include "leasegate/bounds.h"
 
-#define LG_INTERFACES_MAX 64
+#define LG_INTERFACES_MAX 64	/* entries of the list */
+#define LG_ATTACH_MAX 1024	/* interfaces that a node attaches, those that fit patterns among them */
+#define LG_IFNAME_LEN 16
+#define LG_IFPATTERN_LEN 64
 #define LG_ADDRESS_LEN 128	/* host:port, [v6]:port */
 
-enum lg_xdp_choice { LG_XDP_OFF, LG_XDP_NATIVE, LG_XDP_GENERIC };
+enum lg_xdp_choice { LG_XDP_OFF, LG_XDP_NATIVE, LG_XDP_GENERIC, LG_XDP_AUTO };
 
 struct lg_interface {
-	char name[16];
+	char name[LG_IFPATTERN_LEN];
+	bool is_pattern;	/* stands for every interface whose name fits */
+	bool wait;		/* the node starts without it */
+	bool require_native;
 	enum lg_xdp_choice xdp;	/* default off: attaching XDP resets some NICs */
 	bool tc;		/* ingress; default on unless xdp is on: two hooks in one packet's way would charge twice */
 	bool tc_egress;		/* default off */
@@ -72,5 +78,7 @@ int lg_config_parse(const char *text, size_t len, const char *name, enum lg_conf
 
 /* The address to dial for a region: dial_via if listed there, else that of the list; NULL if the region is unknown. */
 const char *lg_config_dial(const struct lg_config *config, const char *region);
+/* The entry that an interface of this name belongs to: its own, else the first pattern that fits; NULL for none. */
+const struct lg_interface *lg_config_interface(const struct lg_config *config, const char *ifname);
 /* Sum of hosts over the list. */
 uint32_t lg_config_hosts(const struct lg_config *config);

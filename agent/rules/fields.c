@@ -132,6 +132,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_NAME:
 	case LG_FIELD_INSTANCE: return "a name";
 	case LG_FIELD_IFNAME: return "the name of an interface";
+	case LG_FIELD_IFPATTERN: return "the name of an interface, or a pattern such as veth*";
 	case LG_FIELD_WORD: return "a word";
 	case LG_FIELD_WORDS: return "a word or a list of words";
 	case LG_FIELD_BOOL: return "true or false";
@@ -198,20 +199,26 @@ static int name_check(const struct lg_field *field, const struct lg_node *node, 
 	return 0;
 }
 
+bool lg_ifname_is_pattern(const char *text)
+{
+	return text[strcspn(text, "*?[")] != '\0';
+}
+
 int lg_ifname_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c)
 {
 	const char *text = node->text;
 	char quoted[LG_QUOTE_LEN];
-	size_t len = strlen(text);
+	size_t len = strlen(text), max = field->max;
 	bool graph = true;
 
+	if (field->type == LG_FIELD_IFPATTERN && !lg_ifname_is_pattern(text))
+		max = LG_IFNAME_LEN - 1;
 	for (size_t i = 0; i < len; i++)
 		graph = graph && isgraph((unsigned char)text[i]) && text[i] != '/' && text[i] != ':';
-	if (graph && len <= field->max && strcmp(text, ".") != 0 && strcmp(text, "..") != 0)
+	if (graph && len <= max && strcmp(text, ".") != 0 && strcmp(text, "..") != 0)
 		return 0;
 	return lg_field_complain(field, node, c,
-				 "%s cannot be an interface: 1 to %" PRIu64 " characters, no blank, / or :",
-				 lg_text_quote(text, quoted), field->max);
+				 "%s cannot be an interface: 1 to %zu characters, no blank, / or :", lg_text_quote(text, quoted), max);
 }
 
 int lg_address_check(const char *text, struct lg_complaint *c)
@@ -355,7 +362,8 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	switch (field->type) {
 	case LG_FIELD_NAME:
 	case LG_FIELD_INSTANCE: return name_check(field, node, c);
-	case LG_FIELD_IFNAME: return lg_ifname_check(field, node, c);
+	case LG_FIELD_IFNAME:
+	case LG_FIELD_IFPATTERN: return lg_ifname_check(field, node, c);
 	case LG_FIELD_WORD: return word_read(field, node, ret_num, c);
 	case LG_FIELD_BOOL: return bool_read(field, node, ret_num, c);
 	case LG_FIELD_PROTOCOL: return protocol_read(field, node, ret_num, c);

@@ -14,6 +14,7 @@ enum lg_field_type {
 	LG_FIELD_NAME,		/* min to max of A-Z a-z 0-9 . _ - */
 	LG_FIELD_INSTANCE,	/* min to max of a-z 0-9 _ - */
 	LG_FIELD_IFNAME,
+	LG_FIELD_IFPATTERN,	/* the same, or a pattern of at most max bytes */
 	LG_FIELD_WORD,		/* num: its index in words */
 	LG_FIELD_WORDS,		/* one of words or a list of them; num, of a list too: bits by index */
 	LG_FIELD_BOOL,		/* num: 0 or 1 */
@@ -103,6 +104,9 @@ bool lg_name_is_valid(const char *text);
 
 /* Of n texts the one that is likeliest meant, or NULL. */
 const char *lg_nearest(const char *text, const char *(*at)(const void *arg, size_t i), const void *arg, size_t n);
+
+/* Does it stand for every name that fits, as in a shell: * ? [...]? */
+bool lg_ifname_is_pattern(const char *text);
 
 /* Is it a name that an interface can have? 0, or -EINVAL with the complaint. */
 int lg_ifname_check(const struct lg_field *field, const struct lg_node *node, struct lg_complaint *c);

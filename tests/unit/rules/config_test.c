@@ -44,6 +44,8 @@ static const char full_node[] = "instance: edge-2\n"
 				"  - {name: eth0, xdp: native, tc: off}\n"
 				"  - name: eth1\n"
 				"  - {name: eth2, xdp: generic, tc_egress: on}\n"
+				"  - {name: \"veth*\", xdp: auto, require_native: true}\n"
+				"  - {name: eth3, wait: true}\n"
 				"test:\n"
 				"  dial_via: {eu: 127.0.0.1:7600}\n";
 static const char full_region[] = "instance: edge-2\n"
@@ -118,7 +120,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_int_equal(c.max_rules, 256);
 	assert_true(c.unparsable_drop);
 	assert_memory_equal(c.nat64, nat64, sizeof(nat64));
-	assert_int_equal(c.n_interfaces, 3);
+	assert_int_equal(c.n_interfaces, 5);
 	assert_string_equal(c.interfaces[0].name, "eth0");
 	assert_int_equal(c.interfaces[0].xdp, LG_XDP_NATIVE);
 	assert_false(c.interfaces[0].tc);
@@ -128,10 +130,36 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_false(c.interfaces[2].tc);
 	assert_true(c.interfaces[2].tc_egress);
 	assert_false(c.interfaces[1].tc_egress);
+	assert_false(c.interfaces[2].is_pattern || c.interfaces[2].wait || c.interfaces[2].require_native);
+	assert_string_equal(c.interfaces[3].name, "veth*");
+	assert_true(c.interfaces[3].is_pattern && c.interfaces[3].wait && c.interfaces[3].require_native);
+	assert_int_equal(c.interfaces[3].xdp, LG_XDP_AUTO);
+	assert_false(c.interfaces[3].tc);
+	assert_true(c.interfaces[4].wait && !c.interfaces[4].is_pattern);
 	assert_int_equal(c.n_dial_via, 1);
 	assert_string_equal(lg_config_dial(&c, "eu"), "127.0.0.1:7600");
 	assert_string_equal(lg_config_dial(&c, "us"), "[2001:db8::1]:7401");
 	assert_null(lg_config_dial(&c, "ap"));
+}
+
+/* A name has its entry wherever it stands, of patterns the first one that fits. */
+static void an_interface_belongs_to_its_name_or_to_the_first_pattern_that_fits(void **state)
+{
+	static const struct {
+		const char *ifname;
+		int entry; /* -1: none */
+	} rows[] = {
+		{ "veth7", 3 }, { "veth8", 0 }, { "veth12", 2 }, { "veth", 2 }, { "vet", -1 }, { "cali0a", 1 },
+		{ "cali0g", -1 }, { "cali0ab", -1 }, { "eth0", 4 }, { "eth00", 5 }, { "eth", -1 }, { "lo", -1 },
+	};
+	struct lg_config c;
+
+	(void)state;
+	parse("rules: r\ninterfaces: [{name: \"veth?\"}, {name: \"cali0[0-9a-f]\"}, {name: \"veth*\", xdp: native}, {name: veth7}, "
+	      "{name: eth0, xdp: native}, {name: \"eth?*\"}]\n",
+	      LG_CONFIG_NODE, &c);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_ptr_equal(lg_config_interface(&c, rows[i].ifname), rows[i].entry < 0 ? NULL : &c.interfaces[rows[i].entry]);
 }
 
 static void every_key_of_a_region_server_arrives(void **state)
@@ -361,7 +389,15 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },
 		{ "rules: r\ninterfaces: [{xdp: native}]\n", LG_CONFIG_NODE,
-		  "c.yaml:2:14: name is missing: write the name of an interface" },
+		  "c.yaml:2:14: name is missing: write the name of an interface, or a pattern such as veth*" },
+		{ "rules: r\ninterfaces: [{name: \"veth*\", wait: false}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:36: wait: \"veth*\" is a pattern, which any number of interfaces may fit, none too" },
+		{ "rules: r\ninterfaces: [{name: eth0, require_native: true}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:43: require_native: needs `xdp: native`, and xdp is off here" },
+		{ "rules: r\ninterfaces: [{name: eth0, xdp: generic, require_native: true}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:57: require_native: needs `xdp: native`, and xdp is generic here" },
+		{ "rules: r\ninterfaces: [{name: \"a b*\"}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:21: name: \"a b*\" cannot be an interface: 1 to 63 characters, no blank, / or :" },
 		{ "rules: r\ninterfaces: [{name: eth0, xdp: native, tc: on}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:44: tc: xdp is on as well: both would charge each packet, so choose one" },
 		{ "rules: r\ninterfaces: [{name: eth0, tc_egress: yes}]\n", LG_CONFIG_NODE,
@@ -376,7 +412,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ "rules: r\ninterfaces: [{name: ..}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:21: name: \"..\" cannot be an interface: 1 to 15 characters, no blank, / or :" },
 		{ "rules: r\ninterfaces: [{name: eth0, xdp: fast}]\n", LG_CONFIG_NODE,
-		  "c.yaml:2:32: xdp: \"fast\" is none of off, native, generic" },
+		  "c.yaml:2:32: xdp: \"fast\" is none of off, native, generic, auto" },
 		{ "rules: r\ninterfaces: [{name: eth0, tc: yes}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:31: tc: \"yes\" is none of off, on" },
 	};
@@ -491,6 +527,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_key_of_a_node_arrives),
+		cmocka_unit_test(an_interface_belongs_to_its_name_or_to_the_first_pattern_that_fits),
 		cmocka_unit_test(every_key_of_a_region_server_arrives),
 		cmocka_unit_test(what_is_not_written_has_the_documented_default),
 		cmocka_unit_test(a_file_without_a_folder_keeps_relative_paths),

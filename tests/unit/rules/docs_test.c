@@ -52,6 +52,7 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 	case LG_FIELD_INSTANCE: snprintf(buf, len, ", 1 to %" PRIu64 " of `a-z 0-9 _ -`", field->max); return;
 	case LG_FIELD_IFNAME:
 	case LG_FIELD_IFNAMES:
+	case LG_FIELD_IFPATTERN:
 	case LG_FIELD_PATH: snprintf(buf, len, ", at most %" PRIu64 " bytes", field->max); return;
 	case LG_FIELD_UINT:
 	case LG_FIELD_LENGTH:

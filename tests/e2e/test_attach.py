@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Where a node enforces: interfaces by name and by pattern, those that come later, come back or are taken away, and how each is said."""
+import contextlib
+import os
+import subprocess
+
+import pytest
+from lib.daemon import READY
+from lib.net import ip
+from lib.prom import Page
+from lib.wait import until
+from test_limits import bucket_rule
+
+NOT_READY = "leasegated: warning: running, but not ready: "
+RULES = bucket_rule("1/1h", 50)
+
+
+def configured(host, interfaces):
+    host.instance.write("rules.yaml", RULES)
+    return host.instance.config(rules="rules.yaml", interfaces=interfaces)
+
+
+def running(host):
+    """A node that is up, whether it is ready or not."""
+    node = host.instance.daemon("node", host.instance.path("node.yaml")).start()
+    until(lambda: READY in node.lines or any(line.startswith(NOT_READY) for line in node.lines) or not node.alive, "it runs", 15)
+    assert node.alive, node.stderr
+    return node
+
+
+def attached(host):
+    """{(interface, hook): mode} as the kernel has it."""
+    return {(a["interface"], a["hook"]): a["mode"] for a in host.instance.json("status")["attachments"]}
+
+
+def missing(host):
+    """{interface: why} of those that should be attached and are not."""
+    return {i["interface"]: i["why"] for i in host.instance.json("status")["node"]["interfaces"] if not i["attached"]}
+
+
+def readyz(host):
+    return host.ns.http_get("/readyz", 9464)
+
+
+def page(host):
+    return Page(host.ns.http_get("/metrics", 9464)[1])
+
+
+def pair(host, a, b):
+    ip("link", "add", a, "type", "veth", "peer", "name", b, ns=host.ns)
+
+
+def links(host):
+    """Names of what is pinned for interfaces."""
+    folder = os.path.join(host.instance.pins, "links")
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def test_interfaces_that_fit_a_pattern_are_attached_as_they_come_and_their_own_entry_goes_first(host):
+    configured(host, [{"name": "lga*", "xdp": "native"}, {"name": "lg?1"}, {"name": "lga7", "tc": "off", "tc_egress": "on", "wait": True}])
+    running(host)
+    assert attached(host) == {}
+    status, why = readyz(host)
+    assert status == 503 and "lga7" in why
+    pair(host, "lga0", "lgb0")
+    pair(host, "lga1", "lgb1")
+    pair(host, "lga7", "lgb7")
+    want = {("lga0", "xdp"): "native", ("lga1", "xdp"): "native", ("lgb1", "tc_ingress"): "tcx", ("lga7", "tc_egress"): "tcx"}
+    until(lambda: attached(host) == want, "each is attached as its entry says", timeout_s=1)
+    until(lambda: readyz(host)[0] == 200, "the node is ready")
+    # Another name may have another entry, or none.
+    ip("link", "set", "lga1", "name", "lgc1", ns=host.ns)
+    ip("link", "set", "lga0", "name", "none0", ns=host.ns)
+    ip("link", "del", "lga7", ns=host.ns)
+    want = {("lgc1", "tc_ingress"): "tcx", ("lgb1", "tc_ingress"): "tcx"}
+    until(lambda: attached(host) == want, "the names of today decide", timeout_s=2)
+    assert links(host) == ["lgb1-tc_ingress", "lgc1-tc_ingress"]
+
+
+def test_a_node_may_start_before_its_interface_is_there(host):
+    configured(host, [{"name": "late0", "xdp": "native", "wait": True}, {"name": "in0"}])
+    running(host)
+    assert readyz(host)[0] == 503 and "no such interface yet" in missing(host)["late0"]
+    metrics = page(host)
+    assert metrics.get("leasegate_attached", interface="late0", hook="xdp", mode="none") == 0
+    assert metrics.get("leasegate_attached", interface="in0", hook="tc_ingress", mode="tcx") == 1
+    assert metrics.get("leasegate_enforcing") == 0
+    assert "late0" in host.instance.tool("status").stdout
+    pair(host, "late0", "peer0")
+    until(lambda: attached(host).get(("late0", "xdp")) == "native", "it is attached", timeout_s=1)
+    until(lambda: readyz(host)[0] == 200, "the node is ready")
+    metrics = page(host)
+    assert metrics.get("leasegate_attached", interface="late0", hook="xdp", mode="native") == 1
+    assert metrics.get("leasegate_enforcing") == 1 and missing(host) == {}
+
+
+@pytest.mark.long
+def test_what_somebody_detaches_is_attached_again_and_what_somebody_put_there_is_left(host, tmp_path):
+    configured(host, [{"name": "lga0", "xdp": "native"}, {"name": "in0"}])
+    pair(host, "lga0", "lgb0")
+    node = running(host)
+    for pin in links(host):
+        assert host.ns.run("bpftool", "link", "detach", "pinned", f"{host.instance.pins}/links/{pin}").returncode == 0
+    until(lambda: readyz(host)[0] == 503, "that is seen", timeout_s=3)
+    until(lambda: readyz(host)[0] == 200, "and made good", timeout_s=3)
+    assert set(attached(host)) == {("lga0", "xdp"), ("in0", "tc_ingress")} and len(links(host)) == 2
+    assert sum("somebody detached our program" in line for line in node.lines) == 2
+    # This time somebody is faster.
+    source, made = tmp_path / "foreign.bpf.c", tmp_path / "foreign.bpf.o"
+    source.write_text('#include <linux/bpf.h>\n__attribute__((section("xdp"), used)) int lgt_foreign(struct xdp_md *ctx)\n'
+                      '{\n\treturn XDP_PASS;\n}\nchar l[] __attribute__((section("license"), used)) = "GPL";\n')
+    subprocess.run([os.environ.get("CLANG", "clang"), "-target", "bpf", "-O2", "-g", "-idirafter",
+                    f"/usr/include/{os.uname().machine}-linux-gnu", "-c", source, "-o", made], check=True)
+    assert host.ns.run("sh", "-c", f"bpftool link detach pinned {host.instance.pins}/links/lga0-xdp && "
+                                   f"ip link set dev lga0 xdpdrv obj {made} sec xdp").returncode == 0
+    foreign = host.ns.link("lga0")["xdp"]["prog"]["id"]
+    until(lambda: "lgt_foreign" in missing(host).get("lga0", ""), "it is named", timeout_s=3)
+    assert f"id {foreign}" in missing(host)["lga0"] and host.ns.link("lga0")["xdp"]["prog"]["id"] == foreign
+    assert page(host).get("leasegate_attached", interface="lga0", hook="xdp", mode="none") == 0
+    ip("link", "set", "dev", "lga0", "xdp", "off", ns=host.ns)
+    until(lambda: readyz(host)[0] == 200, "ours comes back once the place is free", timeout_s=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mtu", [3400, 3600, 9000])
+def test_native_xdp_limits_interfaces_with_jumbo_frames(host, mtu):
+    for ns, name in ((host.ns, "in0"), (host.client, "up0")):
+        ip("link", "set", name, "mtu", mtu, ns=ns)
+    host.start(RULES)
+    assert attached(host) == {("in0", "xdp"): "native"}
+    payload = b"x" * (mtu - 28)
+    with host.receiver() as got, contextlib.closing(host.sender(0, payload=payload)) as sender:
+        sender.burst(60)
+        until(lambda: host.instance.seen("per-source") == 60, "all were judged")
+        until(lambda: got.n == 50, "50 arrive whole")
+
+
+@pytest.mark.long
+def test_where_the_driver_refuses_auto_is_generic_and_says_so_and_require_native_is_not_attached(host):
+    configured(host, [{"name": "lo", "xdp": "auto"}])
+    node = running(host)
+    assert attached(host) == {("lo", "xdp"): "generic"}
+    said = [line for line in node.lines if "warning" in line and "lo: in generic XDP" in line]
+    assert len(said) == 1 and "native XDP is refused" in said[0] and "MTU of 65536" in said[0]
+    assert page(host).get("leasegate_attached", interface="lo", hook="xdp", mode="generic") == 1
+    link = host.instance.json("status")["attachments"][0]["link_id"]
+    node.kill()
+    node = running(host)
+    assert host.instance.json("status")["attachments"][0]["link_id"] == link
+    node.stop()
+    configured(host, [{"name": "lo", "xdp": "auto", "require_native": True, "wait": True}, {"name": "in0", "xdp": "auto"}])
+    node = running(host)
+    assert "native XDP is refused" in missing(host)["lo"] and readyz(host)[0] == 503
+    assert attached(host)[("in0", "xdp")] == "native"
+    node.stop()
+
+
+@pytest.mark.long
+def test_what_the_configuration_no_longer_names_is_detached_at_the_next_start(host):
+    pair(host, "lga0", "lgb0")
+    configured(host, [{"name": "in0", "tc_egress": "on"}, {"name": "lg*"}])
+    running(host).kill()
+    assert len(links(host)) == 4
+    configured(host, [{"name": "in0"}])
+    running(host)
+    assert links(host) == ["in0-tc_ingress"] and attached(host) == {("in0", "tc_ingress"): "tcx"}
