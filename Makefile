@@ -18,7 +18,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswi
 HARDEN  := -fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2
 , := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-PKGS    := libbpf libmnl libevent libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap openssl
+PKGS    := libbpf libmnl libevent libevent_openssl libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap openssl
 PKGCFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lelf -lz -lm
 CFLAGS  ?= -O2 -g
@@ -99,7 +99,7 @@ $(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
 BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
-$(BENCH_SRC:%.c=$(B)/%.o): | $(BENCH_SKELS)
+$(BENCH_SRC:%.c=$(B)/%.o) $(BENCH_PARTS:%.c=$(B)/%.o): | $(BENCH_SKELS)
 $(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 $(B)/bench-lease: $(patsubst %.c,$(B)/%.o,$(filter bench/lease_%,$(BENCH_PARTS)))

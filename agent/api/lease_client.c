@@ -17,6 +17,7 @@
 #include "loop/loop.h"
 #include "net/address.h"
 #include "net/grpc.h"
+#include "net/tls.h"
 
 #define PATH "/leasegate.v1.LeaseService/Hold"
 #define BACKOFF_MIN_MS 50
@@ -32,6 +33,8 @@ struct lg_lease_client {
 	struct lg_loop *loop;
 	char address[LG_HOST_LEN + 8];
 	struct lg_lease_hello hello;
+	struct lg_tls *tls;		/* NULL: clear text */
+	struct lg_tls_expect expect;
 	struct lg_lease_client_handlers handlers;
 	void *arg;
 	enum state state;
@@ -191,6 +194,8 @@ static void connect_now(struct lg_lease_client *client)
 
 	enter(client, CONNECTING);
 	r = lg_grpc_client_new(client->loop, client->address, &handlers, client, &client->grpc, &c);
+	if (r == 0 && client->tls)
+		lg_grpc_client_secure(client->grpc, client->tls, &client->expect);
 	if (r == 0)
 		r = lg_grpc_client_open(client->grpc, PATH, &client->stream);
 	if (r == 0)
@@ -271,6 +276,12 @@ int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct 
 	retry_after(client, 0);
 	*ret_client = TAKE(client);
 	return 0;
+}
+
+void lg_lease_client_secure(struct lg_lease_client *client, struct lg_tls *tls, const char *region)
+{
+	client->tls = tls;
+	snprintf(client->expect.name.region, sizeof(client->expect.name.region), "%s", region);
 }
 
 struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client)

@@ -13,6 +13,8 @@
 #include "lease/msg.h"
 
 struct lg_loop;
+struct lg_tls;
+struct lg_tls_name;
 
 /* A key as both ends know it; rule ids are local to a host. */
 struct lg_wire_key {
@@ -54,6 +56,8 @@ struct lg_lease_client_handlers {
 int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
 			const struct lg_lease_client_handlers *handlers, void *arg, struct lg_lease_client **ret_client,
 			struct lg_complaint *c);
+/* Right after lg_lease_client_new(): the stream speaks TLS, and to nobody but the server of this region. `tls` must live as long. */
+void lg_lease_client_secure(struct lg_lease_client *client, struct lg_tls *tls, const char *region);
 /* Not from inside a handler. */
 struct lg_lease_client *lg_lease_client_free(struct lg_lease_client *client);
 LG_CLEANUP(struct lg_lease_client, lg_lease_client_free)
@@ -87,12 +91,15 @@ int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct 
 struct lg_lease_server *lg_lease_server_free(struct lg_lease_server *server);
 LG_CLEANUP(struct lg_lease_server, lg_lease_server_free)
 int lg_lease_server_port(const struct lg_lease_server *server);
+/* From now on holders must speak TLS, and lg_lease_peer_identity() says who they are. `tls` must live as long as the server. */
+void lg_lease_server_secure(struct lg_lease_server *server, struct lg_tls *tls);
 /* Streams that the server ended, by cause. */
 struct lg_lease_server_counts {
 	uint64_t refused;	/* hello was refused */
 	uint64_t malformed;	/* a message broke the protocol */
 	uint64_t slow;		/* the peer read too slowly, or memory was short */
 	uint64_t late;		/* no hello came in time */
+	uint64_t strangers;	/* the handshake of TLS failed */
 };
 void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret);
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
@@ -102,3 +109,5 @@ void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why);
 void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user);
 void *lg_lease_peer_user(const struct lg_lease_peer *peer);
 const char *lg_lease_peer_address(const struct lg_lease_peer *peer);
+/* Who the peer is, by its certificate; false in clear text. */
+bool lg_lease_peer_identity(const struct lg_lease_peer *peer, struct lg_tls_name *ret);

@@ -17,6 +17,7 @@
 #include "loop/loop.h"
 #include "net/address.h"
 #include "net/grpc.h"
+#include "net/tls.h"
 
 #define PATH "/leasegate.v1.LeaseService/Hold"
 #define HELLO_S 5	/* for a new stream to say hello */
@@ -331,6 +332,12 @@ int lg_lease_server_port(const struct lg_lease_server *server)
 void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret)
 {
 	*ret = server->counts;
+	ret->strangers = lg_grpc_server_strangers(server->grpc);
+}
+
+void lg_lease_server_secure(struct lg_lease_server *server, struct lg_tls *tls)
+{
+	lg_grpc_server_secure(server->grpc, tls);
 }
 
 /* What came of adding to a batch or of flushing it. */
@@ -376,4 +383,10 @@ void *lg_lease_peer_user(const struct lg_lease_peer *peer)
 const char *lg_lease_peer_address(const struct lg_lease_peer *peer)
 {
 	return peer->address;
+}
+
+bool lg_lease_peer_identity(const struct lg_lease_peer *peer, struct lg_tls_name *ret)
+{
+	*ret = (struct lg_tls_name){ 0 };
+	return peer->stream && lg_grpc_identity(peer->stream, ret);
 }

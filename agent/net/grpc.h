@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * gRPC over HTTP/2 (nghttp2), cleartext, bidirectional streams, both ends. Messages are bytes; every input is bounded: message size,
+ * gRPC over HTTP/2 (nghttp2), in clear text or mutual TLS, bidirectional streams, both ends. Messages are bytes; every input is bounded: message size,
  * streams and sessions per server, unsent bytes per stream. One thread: callbacks run on the loop and may close the stream they are
  * called for.
  */
@@ -19,6 +19,9 @@ struct lg_loop;
 struct lg_grpc_server;
 struct lg_grpc_client;
 struct lg_grpc_stream;
+struct lg_tls;
+struct lg_tls_expect;
+struct lg_tls_name;
 
 /* gRPC status codes we use ourselves. */
 enum lg_grpc_status {
@@ -52,6 +55,10 @@ int lg_grpc_server_new(struct lg_loop *loop, const char *address, const struct l
 struct lg_grpc_server *lg_grpc_server_free(struct lg_grpc_server *server);
 LG_CLEANUP(struct lg_grpc_server, lg_grpc_server_free)
 int lg_grpc_server_port(const struct lg_grpc_server *server);
+/* From now on connections speak TLS; `tls` must live as long as the server. */
+void lg_grpc_server_secure(struct lg_grpc_server *server, struct lg_tls *tls);
+/* Connections that ended within the handshake of TLS: nobody whom this server knows. */
+uint64_t lg_grpc_server_strangers(const struct lg_grpc_server *server);
 
 /* Connects in the background. A client is one connection; when it ends, all its streams are closed with UNAVAILABLE, and it opens no
  * more (-EPIPE). A lessor that stays silent for 7 s, pings included, is gone. May be freed inside a handler. */
@@ -59,6 +66,8 @@ int lg_grpc_client_new(struct lg_loop *loop, const char *address, const struct l
 		       struct lg_grpc_client **ret_client, struct lg_complaint *c);
 struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client);
 LG_CLEANUP(struct lg_grpc_client, lg_grpc_client_free)
+/* Right after lg_grpc_client_new(): the connection speaks TLS, to nobody but whom it expects; `tls` must live as long as the client. */
+void lg_grpc_client_secure(struct lg_grpc_client *client, struct lg_tls *tls, const struct lg_tls_expect *expect);
 int lg_grpc_client_open(struct lg_grpc_client *client, const char *path, struct lg_grpc_stream **ret_stream);
 
 /* Queues one message. -ENOBUFS when more than LG_QUEUE_BYTES_MAX are unsent (close the stream then), -EPIPE when it is over. */
@@ -70,3 +79,5 @@ void lg_grpc_close(struct lg_grpc_stream *stream, int status, const char *why);
 void lg_grpc_set_user(struct lg_grpc_stream *stream, void *user);
 void *lg_grpc_user(const struct lg_grpc_stream *stream);
 const char *lg_grpc_peer(const struct lg_grpc_stream *stream); /* "192.0.2.1:4711" */
+/* Who the peer is, by its certificate; false in clear text. */
+bool lg_grpc_identity(const struct lg_grpc_stream *stream, struct lg_tls_name *ret);

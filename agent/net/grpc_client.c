@@ -9,6 +9,7 @@
 #include "loop/loop.h"
 #include "net/dial.h"
 #include "net/grpc_conn.h"
+#include "net/tls.h"
 
 #define TICK_MS 500
 #define DIAL_MS 5000
@@ -21,6 +22,9 @@ struct lg_grpc_client {
 	struct lg_grpc_conn *conn;	/* NULL once it is gone */
 	struct lg_dial *dial;
 	struct lg_source *ticker;
+	struct lg_tls *tls;		/* NULL: clear text */
+	struct lg_tls_name expect;	/* the peer, by name or, without one, by host */
+	char host[LG_HOST_LEN];
 	char authority[LG_HOST_LEN + 8];
 };
 
@@ -36,10 +40,12 @@ static void on_gone(void *arg, struct lg_grpc_conn *conn)
 static void on_dialled(void *arg, int fd, const char *peer, const char *why)
 {
 	struct lg_grpc_client *client = arg;
+	struct lg_tls_expect expect = { client->expect, client->host };
+	struct ssl_st *ssl = fd >= 0 && client->tls ? lg_tls_connection(client->tls, &expect) : NULL;
 
 	if (fd < 0) {
 		lg_h2_drop(client->conn->h2, why);
-	} else if (lg_grpc_conn_attach(client->conn, fd, peer) < 0) {
+	} else if ((client->tls && !ssl) || lg_grpc_conn_attach(client->conn, fd, peer, ssl) < 0) {
 		close(fd);
 		lg_h2_drop(client->conn->h2, "out of memory");
 	}
@@ -77,6 +83,14 @@ int lg_grpc_client_new(struct lg_loop *loop, const char *address, const struct l
 		return r;
 	*ret_client = TAKE(client);
 	return 0;
+}
+
+void lg_grpc_client_secure(struct lg_grpc_client *client, struct lg_tls *tls, const struct lg_tls_expect *expect)
+{
+	client->tls = tls;
+	client->expect = expect->name;
+	if (!expect->name.region[0])
+		snprintf(client->host, sizeof(client->host), "%s", expect->host);
 }
 
 struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client)

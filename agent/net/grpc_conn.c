@@ -90,11 +90,11 @@ void lg_grpc_conn_close(struct lg_grpc_conn *conn, const char *why)
 	lg_h2_close(conn->h2, why);
 }
 
-int lg_grpc_conn_attach(struct lg_grpc_conn *conn, int fd, const char *peer)
+int lg_grpc_conn_attach(struct lg_grpc_conn *conn, int fd, const char *peer, struct ssl_st *ssl)
 {
 	int r;
 
-	r = lg_h2_attach(conn->h2, fd);
+	r = lg_h2_attach(conn->h2, fd, ssl);
 	if (r < 0)
 		return r;
 	snprintf(conn->peer, sizeof(conn->peer), "%s", peer);

@@ -74,8 +74,8 @@ int lg_grpc_conn_new(struct event_base *base, struct lg_grpc_end *end, const str
 /* Ends it: no handler is called any more; gone() is, at once or after the handler that this is called in. why: what a server tells its
  * peers. */
 void lg_grpc_conn_close(struct lg_grpc_conn *conn, const char *why);
-/* Takes a connected socket, on success. peer: its far end, for people. */
-int lg_grpc_conn_attach(struct lg_grpc_conn *conn, int fd, const char *peer);
+/* Takes a connected socket, on success, and in any case ssl (NULL: clear text). peer: its far end, for people. */
+int lg_grpc_conn_attach(struct lg_grpc_conn *conn, int fd, const char *peer, struct ssl_st *ssl);
 
 /* grpc_stream.c */
 int lg_grpc_stream_new(struct lg_grpc_conn *conn, int32_t id, struct lg_grpc_stream **ret_stream);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "loop/loop.h"
 #include "net/grpc_conn.h"
+#include "net/tls.h"
 
 #define TICK_MS 1000
 #define REFUSALS_MAX 64 /* sessions above the limit that are told so at once; more are closed without a word */
@@ -23,6 +24,8 @@ struct lg_grpc_server {
 	struct lg_source *ticker;
 	struct lg_grpc_conns conns;
 	unsigned int n_conns;
+	struct lg_tls *tls;	/* NULL: clear text */
+	uint64_t n_strangers;
 	bool paused;	/* out of descriptors: accepting goes on with the next tick */
 };
 
@@ -32,10 +35,12 @@ static void on_gone(void *arg, struct lg_grpc_conn *conn)
 
 	LIST_REMOVE(conn, link);
 	server->n_conns--;
+	server->n_strangers += lg_h2_is_stranger(conn->h2);
 }
 
 static int admit(struct lg_grpc_server *server, int fd, const struct sockaddr *sa)
 {
+	struct ssl_st *ssl = NULL;
 	struct lg_grpc_conn *conn;
 	char peer[LG_PEER_LEN];
 	int r;
@@ -48,7 +53,9 @@ static int admit(struct lg_grpc_server *server, int fd, const struct sockaddr *s
 	LIST_INSERT_HEAD(&server->conns, conn, link);
 	server->n_conns++;
 	lg_address_format(sa, peer);
-	r = lg_grpc_conn_attach(conn, fd, peer);
+	if (server->tls)
+		ssl = lg_tls_connection(server->tls, NULL);
+	r = server->tls && !ssl ? -ENOMEM : lg_grpc_conn_attach(conn, fd, peer, ssl);
 	if (r < 0) {
 		lg_grpc_conn_close(conn, NULL);
 		return r;
@@ -136,4 +143,14 @@ struct lg_grpc_server *lg_grpc_server_free(struct lg_grpc_server *server)
 int lg_grpc_server_port(const struct lg_grpc_server *server)
 {
 	return lg_address_port(evconnlistener_get_fd(server->listener));
+}
+
+void lg_grpc_server_secure(struct lg_grpc_server *server, struct lg_tls *tls)
+{
+	server->tls = tls;
+}
+
+uint64_t lg_grpc_server_strangers(const struct lg_grpc_server *server)
+{
+	return server->n_strangers;
 }

@@ -540,3 +540,8 @@ void lg_grpc_stream_tick(struct lg_grpc_stream *s, uint32_t elapsed_ms)
 	else
 		fail(s, LG_GRPC_RESOURCE_EXHAUSTED, "the peer does not read what is sent to it");
 }
+
+bool lg_grpc_identity(const struct lg_grpc_stream *stream, struct lg_tls_name *ret)
+{
+	return lg_h2_peer(stream->conn->h2, ret);
+}

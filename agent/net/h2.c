@@ -10,9 +10,13 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +25,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "net/tls.h"
 
 #define ACKS_MAX 256		/* answers to pings and settings that wait for a peer that does not read */
 #define SETTINGS_MAX 32		/* settings in one frame */
@@ -36,6 +41,7 @@ enum state { OPEN, LINGER };
 struct lg_h2 {
 	nghttp2_session *session;
 	struct bufferevent *bev;
+	SSL *ssl;			/* the bufferevent's; NULL: clear text */
 	struct event *kick;
 	const struct lg_h2_events *events;
 	void *arg;
@@ -44,6 +50,7 @@ struct lg_h2 {
 	unsigned int depth;
 	bool is_server;
 	bool attached;
+	bool is_stranger;		/* ended within the handshake of TLS */
 	bool got_settings;
 	bool shut;			/* lingering: our half of the connection is closed */
 	bool ending;			/* why is set */
@@ -122,6 +129,22 @@ static void submit_goaway(struct lg_h2 *h2, uint32_t error, const char *text)
 	nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE, last, error, (const uint8_t *)text, strlen(text));
 }
 
+/* As much of a buffer as the socket takes at once. */
+static void write_encrypted(struct lg_h2 *h2, struct evbuffer *out)
+{
+	struct evbuffer_iovec piece;
+	int n;
+
+	while (SSL_is_init_finished(h2->ssl) && evbuffer_peek(out, -1, NULL, &piece, 1) > 0 && piece.iov_len) {
+		n = SSL_write(h2->ssl, piece.iov_base, piece.iov_len > INT_MAX ? INT_MAX : (int)piece.iov_len);
+		if (n <= 0)
+			break;
+		evbuffer_drain(out, (size_t)n);
+	}
+	SSL_shutdown(h2->ssl);
+	ERR_clear_error();
+}
+
 static void say_farewell(struct lg_h2 *h2)
 {
 	struct evbuffer *out = bufferevent_get_output(h2->bev);
@@ -132,7 +155,10 @@ static void say_farewell(struct lg_h2 *h2)
 	fill(h2);
 	/* The bufferevent keeps the front of its buffer for itself, but it will not get to write any more. */
 	evbuffer_unfreeze(out, 1);
-	evbuffer_write(out, bufferevent_getfd(h2->bev));
+	if (h2->ssl)
+		write_encrypted(h2, out);
+	else
+		evbuffer_write(out, bufferevent_getfd(h2->bev));
 }
 
 static void end_now(struct lg_h2 *h2)
@@ -164,6 +190,9 @@ static void linger(struct lg_h2 *h2)
 	if (evbuffer_get_length(bufferevent_get_output(h2->bev)) || h2->shut)
 		return;
 	h2->shut = true;
+	if (h2->ssl && SSL_is_init_finished(h2->ssl))
+		SSL_shutdown(h2->ssl);
+	ERR_clear_error();
 	/* Half closed, so that the peer reads our last words before it sees a reset for bytes we did not read. */
 	shutdown(bufferevent_getfd(h2->bev), SHUT_WR);
 }
@@ -400,14 +429,38 @@ static void on_writable(struct bufferevent *bev, void *arg)
 	settle(arg);
 }
 
+static void note_broken_tls(struct lg_h2 *h2, struct bufferevent *bev, short what, bool is_greeted, const char *system_error)
+{
+	unsigned long error = 0, next;
+	char why[WHY_LEN - 32];
+
+	while ((next = bufferevent_get_openssl_error(bev)))
+		error = next;
+	lg_tls_why(h2->ssl, error, why, sizeof(why));
+	if (is_greeted)
+		note_end(h2, 0, true, "the connection broke: %s", error ? why : system_error);
+	else if (what & BEV_EVENT_EOF)
+		note_end(h2, 0, true, "TLS: the peer closed the connection in the handshake: does it speak TLS?");
+	else
+		note_end(h2, 0, true, "TLS: %s", why);
+}
+
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
 	struct lg_h2 *h2 = arg;
 	const char *error = strerror(errno);
+	bool is_greeted = !h2->ssl || SSL_is_init_finished(h2->ssl);
 
-	(void)bev;
+	if (what & BEV_EVENT_CONNECTED) {
+		h2->silent_ms = 0;
+		settle(h2);
+		return;
+	}
+	h2->is_stranger = !is_greeted;
 	if (h2->state == LINGER)
 		h2->over = true;
+	else if (h2->ssl && !(what & BEV_EVENT_EOF && is_greeted))
+		note_broken_tls(h2, bev, what, is_greeted, error);
 	else if (what & BEV_EVENT_EOF)
 		note_end(h2, 0, true, "the peer closed the connection%s%s", h2->goodbye[0] ? ": " : "", h2->goodbye);
 	else
@@ -565,6 +618,12 @@ static int submit_settings(struct lg_h2 *h2)
 	return r == 0 ? 0 : -ENOMEM;
 }
 
+static void set_up(struct lg_h2 *h2)
+{
+	bufferevent_setcb(h2->bev, on_readable, on_writable, on_event, h2);
+	bufferevent_setwatermark(h2->bev, EV_WRITE, LG_H2_OUT_BYTES / 4, 0);
+}
+
 int lg_h2_new(struct event_base *base, bool is_server, const struct lg_h2_patience *patience,
 	      const struct lg_h2_events *events, void *arg, struct lg_h2 **ret_h2)
 {
@@ -584,27 +643,62 @@ int lg_h2_new(struct event_base *base, bool is_server, const struct lg_h2_patien
 		destroy(h2);
 		return -ENOMEM;
 	}
-	bufferevent_setcb(h2->bev, on_readable, on_writable, on_event, h2);
-	bufferevent_setwatermark(h2->bev, EV_WRITE, LG_H2_OUT_BYTES / 4, 0);
+	set_up(h2);
 	*ret_h2 = h2;
 	return 0;
 }
 
-int lg_h2_attach(struct lg_h2 *h2, int fd)
+/* Turns the bufferevent without a socket into one that speaks TLS on this. */
+static int encrypt(struct lg_h2 *h2, int fd, SSL *ssl)
+{
+	struct bufferevent *bev;
+
+	/* Whether a failure frees it is not said: our reference keeps it until then. */
+	SSL_up_ref(ssl);
+	bev = bufferevent_openssl_socket_new(bufferevent_get_base(h2->bev), fd, ssl,
+					     h2->is_server ? BUFFEREVENT_SSL_ACCEPTING : BUFFEREVENT_SSL_CONNECTING, BEV_OPT_CLOSE_ON_FREE);
+	SSL_free(ssl);
+	if (!bev)
+		return -ENOMEM;
+	/* Frames say where they end: a connection cut off in between is noticed without TLS's word for it. */
+	bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
+	bufferevent_free(h2->bev);
+	h2->bev = bev;
+	h2->ssl = ssl;
+	set_up(h2);
+	return 0;
+}
+
+int lg_h2_attach(struct lg_h2 *h2, int fd, struct ssl_st *ssl)
 {
 	const int on = 1;
+	int r;
 
-	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0 && errno != EOPNOTSUPP)
-		return -errno;
-	if (bufferevent_setfd(h2->bev, fd) < 0)
-		return -ENOMEM;
-	if (bufferevent_enable(h2->bev, EV_READ | EV_WRITE) < 0) {
+	r = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0 && errno != EOPNOTSUPP ? -errno : 0;
+	if (r == 0 && ssl)
+		r = encrypt(h2, fd, TAKE(ssl));
+	else if (r == 0)
+		r = bufferevent_setfd(h2->bev, fd) < 0 ? -ENOMEM : 0;
+	SSL_free(ssl);
+	if (r == 0 && bufferevent_enable(h2->bev, EV_READ | EV_WRITE) < 0) {
 		bufferevent_setfd(h2->bev, -1);
-		return -ENOMEM;
+		r = -ENOMEM;
 	}
+	if (r < 0)
+		return r;
 	h2->attached = true;
 	lg_h2_kick(h2);
 	return 0;
+}
+
+bool lg_h2_peer(const struct lg_h2 *h2, struct lg_tls_name *ret)
+{
+	return h2->ssl && lg_tls_peer(h2->ssl, ret);
+}
+
+bool lg_h2_is_stranger(const struct lg_h2 *h2)
+{
+	return h2->is_stranger;
 }
 
 nghttp2_session *lg_h2_session(struct lg_h2 *h2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * One HTTP/2 connection over TCP, cleartext with prior knowledge, either end: nghttp2 fed from a bufferevent. Inside of net/: what
- * the streams mean is net/grpc.c's. Here are the limits, the signs of life, the guards against floods and the end of a connection.
+ * One HTTP/2 connection over TCP or TLS, without negotiation in clear text, either end: nghttp2 fed from a bufferevent. Inside of net/:
+ * what the streams mean is net/grpc.c's. Here are the limits, the signs of life, the guards against floods and the end of a connection.
  *
  * One thread. Events are called from the loop, and inside them everything here may be called: bytes go out and memory is freed after
  * the event has returned. nghttp2 functions that submit something may be called too, followed by lg_h2_kick().
@@ -17,6 +17,8 @@
 
 struct event_base;
 struct lg_h2;
+struct lg_tls_name;
+struct ssl_st;
 
 #define LG_H2_STREAMS_MAX 16		/* streams a peer may have open at once; a holder needs one */
 #define LG_H2_HEADERS_BYTES_MAX 8192	/* of one header block, names and values and 32 for each */
@@ -57,8 +59,13 @@ int lg_h2_new(struct event_base *base, bool is_server, const struct lg_h2_patien
 /* Ends the connection with no further event but gone(), which comes at once or, from inside an event, after that. farewell: sent as GOAWAY
  * with what has been submitted, as far as the socket takes it at once; NULL sends nothing. */
 void lg_h2_close(struct lg_h2 *h2, const char *farewell);
-/* Takes a connected socket; fd is h2's on success. */
-int lg_h2_attach(struct lg_h2 *h2, int fd);
+/* Takes a connected socket, and for TLS (else NULL) what lg_tls_connection() made for it; both are h2's, ssl also on failure, fd only on
+ * success. Nothing is sent or read before the handshake is through. */
+int lg_h2_attach(struct lg_h2 *h2, int fd, struct ssl_st *ssl);
+/* Who the peer is, by its certificate; false in clear text, and before the handshake is through. */
+bool lg_h2_peer(const struct lg_h2 *h2, struct lg_tls_name *ret);
+/* The handshake failed: it was nobody whom we let in. */
+bool lg_h2_is_stranger(const struct lg_h2 *h2);
 
 /* Sends what has been submitted, before the loop waits again. */
 void lg_h2_kick(struct lg_h2 *h2);

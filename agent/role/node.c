@@ -329,9 +329,13 @@ static int upstream_start(struct lg_node *n, struct lg_complaint *c)
 	snprintf(hello.holder, sizeof(hello.holder), "%s", n->config.name);
 	snprintf(hello.region, sizeof(hello.region), "%s", n->config.region);
 	hello.incarnation = control.incarnation;
-	r = lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
+	r = lg_secure_start(&n->secure, &n->config, n->config.name, n->loop, c);
+	if (r == 0)
+		r = lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
 	if (r < 0)
 		return r;
+	if (n->secure.tls)
+		lg_lease_client_secure(n->client, n->secure.tls, n->config.region);
 	lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
 	lg_upstream_crowd(&n->upstream, hosts_in_region(&n->config));
 	return 0;
@@ -362,9 +366,11 @@ static void on_sweep(void *arg)
 static void on_hup(void *arg)
 {
 	struct lg_complaint c = { 0 };
+	struct lg_node *n = arg;
 	char text[1024];
 
-	if (lg_node_reload(arg, &c) == 0)
+	lg_secure_look(&n->secure);
+	if (lg_node_reload(n, &c) == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
 	lg_error("reload: %s; nothing was changed", text);
@@ -533,6 +539,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	else
 		n->keys = lg_table_free(n->keys);
 	lg_lease_client_free(n->client);
+	lg_secure_stop(&n->secure);
 	lg_admin_free(n->admin);
 	lg_http_free(n->http);
 	lg_source_free(n->ticker);

@@ -14,6 +14,7 @@
 #include "loop/loop.h"
 #include "net/http.h"
 #include "role/role.h"
+#include "role/secure.h"
 #include "rules/compile.h"
 
 /* A rule in force, by its id. */
@@ -59,6 +60,7 @@ struct lg_node {
 	struct lg_source *links_reader, *links_ticker, *links_timer;
 	struct lg_http *http;
 	struct lg_admin *admin;
+	struct lg_secure secure;
 	struct lg_lease_client *client;
 	struct lg_source *sources[8];
 	size_t n_sources;

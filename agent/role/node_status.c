@@ -336,6 +336,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	}
 	if (n->http)
 		lg_metrics_add(m, LG_METRIC_HTTP_RESTARTS, lg_http_restarts(n->http), NULL);
+	lg_secure_metrics(&n->secure, m);
 	lg_metrics_add(m, LG_METRIC_RELOADS, n->n_reloads_ok, "result", "applied", NULL);
 	lg_metrics_add(m, LG_METRIC_RELOADS, n->n_reloads_failed, "result", "refused", NULL);
 }

@@ -185,6 +185,21 @@ static int hello_check(struct lg_server *s, const struct lg_lease_hello *hello, 
 	return refuse_hello(why, "region %.60s is not in the list here", hello->holder);
 }
 
+/* With TLS a holder may speak for itself alone. */
+static int identity_check(struct lg_server *s, const struct lg_lease_peer *peer, const struct lg_lease_hello *hello, char *why)
+{
+	struct lg_tls_name name;
+
+	if (!s->secure.tls)
+		return 0;
+	lg_lease_peer_identity(peer, &name);
+	if (lg_secure_speaks_for(&name, hello->is_region ? hello->holder : hello->region, hello->is_region ? "" : hello->holder, why))
+		return 0;
+	s->n_impostors++;
+	lg_warn("%s says it is %s %s, and %s: refused", lg_lease_peer_address(peer), hello->is_region ? "region" : "host", hello->holder, why);
+	return -EACCES;
+}
+
 static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
 		    struct lg_lease_welcome *welcome, char *why)
 {
@@ -192,7 +207,9 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 	struct lg_server_holder *h;
 	int r;
 
-	r = hello_check(s, hello, why);
+	r = identity_check(s, peer, hello, why);
+	if (r == 0)
+		r = hello_check(s, hello, why);
 	if (r < 0)
 		return r;
 	r = lg_holders_get(s, hello->is_region ? &s->regions : &s->hosts, hello->holder, &h);
@@ -316,6 +333,8 @@ static int homes_start(struct lg_server *s, struct lg_complaint *c)
 					&s->homes[i].client, c);
 		if (r < 0)
 			return r;
+		if (s->secure.tls)
+			lg_lease_client_secure(s->homes[i].client, s->secure.tls, s->names[i]);
 	}
 	lg_server_home_up(&s->homes[s->self], s->epoch);
 	lg_holders_settle(s);
@@ -344,9 +363,11 @@ static void on_prune(void *arg)
 static void on_hup(void *arg)
 {
 	struct lg_complaint c = { 0 };
+	struct lg_server *s = arg;
 	char text[1024];
 
-	if (lg_server_reload(arg, &c) == 0)
+	lg_secure_look(&s->secure);
+	if (lg_server_reload(s, &c) == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
 	lg_error("reload: %s; nothing was changed", text);
@@ -428,15 +449,18 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 {
 	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
 	char path[512];
-	int r = 0;
+	int r;
 
-	if (strcmp(s->config.metrics, "off") != 0)
+	r = lg_secure_start(&s->secure, &s->config, "", s->loop, c);
+	if (r == 0 && strcmp(s->config.metrics, "off") != 0)
 		r = lg_http_start(s->loop, s->config.metrics, lg_server_http, s, &s->http, c);
 	snprintf(path, sizeof(path), "%s/region.sock", s->config.run_dir);
 	if (r == 0)
 		r = lg_admin_start(s->loop, path, lg_server_admin, s, &s->admin, c);
 	if (r == 0)
 		r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
+	if (r == 0 && s->secure.tls)
+		lg_lease_server_secure(s->service, s->secure.tls);
 	return r;
 }
 
@@ -500,6 +524,7 @@ static void server_stop(struct lg_server *s)
 	for (size_t i = 0; i < s->config.n_regions; i++)
 		lg_lease_client_free(s->homes[i].client);
 	lg_lease_server_free(s->service);
+	lg_secure_stop(&s->secure);
 	lg_server_keys_close(s);
 	lg_admin_free(s->admin);
 	lg_http_free(s->http);

@@ -20,6 +20,7 @@
 #include "net/http.h"
 #include "role/meter.h"
 #include "role/role.h"
+#include "role/secure.h"
 #include "role/server_journal.h"
 #include "store/journal.h"
 #include "store/store.h"
@@ -112,6 +113,7 @@ struct lg_server {
 
 	struct lg_loop *loop;
 	struct lg_store *store;
+	struct lg_secure secure;
 	struct lg_lease_server *service;
 	struct lg_http *http;
 	struct lg_admin *admin;
@@ -135,6 +137,7 @@ struct lg_server {
 	bool running;
 	bool settled;
 	uint64_t newest_list;				/* version of the region list that another region has told of */
+	uint64_t n_impostors;				/* said to be somebody else than their certificate says */
 	uint64_t n_refused[8], n_reloads_ok, n_reloads_failed;
 };
 

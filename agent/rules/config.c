@@ -227,6 +227,19 @@ static int path_read(struct reader *r, enum lg_config_field id, const char *def,
 	return complain(r, r->at, id, "longer than %zu bytes with the folder of this file before it", len - 1);
 }
 
+static int tls_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	int err;
+
+	err = path_read(r, LG_CF_TLS_CA, "", config->tls.ca, sizeof(config->tls.ca));
+	if (err == 0)
+		err = path_read(r, LG_CF_TLS_CERTIFICATE, "", config->tls.certificate, sizeof(config->tls.certificate));
+	if (err == 0)
+		err = path_read(r, LG_CF_TLS_KEY, "", config->tls.key, sizeof(config->tls.key));
+	return err;
+}
+
 static int paths_read(struct reader *r)
 {
 	struct lg_config *config = r->config;
@@ -240,6 +253,8 @@ static int paths_read(struct reader *r)
 		err = path_read(r, LG_CF_STATE_DIR, state_dir, config->state_dir, sizeof(config->state_dir));
 	if (err == 0)
 		err = path_read(r, LG_CF_RUN_DIR, run_dir, config->run_dir, sizeof(config->run_dir));
+	if (err == 0 && is_written(r->at, LG_CF_TLS))
+		err = tls_read(r);
 	return err;
 }
 

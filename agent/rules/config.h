@@ -44,6 +44,11 @@ struct lg_config {
 	struct lg_region_def regions[LG_REGIONS_MAX];
 	char upstream[LG_ADDRESS_LEN];	/* node: its region's lease service; default the address in the list; "" none */
 	char listen[LG_ADDRESS_LEN];	/* region: lease service; default the address in the list */
+	struct {			/* all "": clear text */
+		char ca[256];
+		char certificate[256];
+		char key[256];
+	} tls;
 	char metrics[LG_ADDRESS_LEN];	/* default 127.0.0.1:9464 (node), 127.0.0.1:9465 (region); "off" disables */
 	char rules[256];		/* path of the rules file, relative to the configuration file */
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */

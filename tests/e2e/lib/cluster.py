@@ -11,6 +11,8 @@
 
 Regions know each other by their true addresses (the region list) and dial through the relay (`test: dial_via`); there is no
 other way from one to another, as nothing forwards.
+
+`certs` (lib/certs.py): all of them speak mutual TLS.
 """
 import contextlib
 import time
@@ -41,8 +43,8 @@ class Region:
 class Cluster:
     """Namespaces, relay and configuration on entry; daemons by start(); everything gone on exit."""
 
-    def __init__(self, rules, prefix, hook="xdp", rtt_ms=None, store="sqlite"):
-        self.rules, self.prefix, self.hook, self.store = rules, prefix, hook, store
+    def __init__(self, rules, prefix, hook="xdp", rtt_ms=None, store="sqlite", certs=None):
+        self.rules, self.prefix, self.hook, self.store, self.certs = rules, prefix, hook, store, certs
         self.rtt_ms = rtt_ms or RTT_MS
         self.regions = {name: Region(name, i) for i, name in enumerate(NAMES, 1)}
         self.stack = contextlib.ExitStack()
@@ -89,11 +91,15 @@ class Cluster:
         listed = {"version": 1, "list": [{"name": x.name, "address": x.address, "hosts": 1} for x in self]}
         via = {x.name: f"10.90.{r.index}.1:{LEASE_PORT + x.index}" for x in self if x is not r}
         at = {"name": "in0", "xdp": "native", "tc": "off"} if self.hook == "xdp" else {"name": "in0", "xdp": "off", "tc": "on"}
+        tls, node_tls = {}, {}
+        if self.certs:
+            tls = {"tls": self.certs.region(r.name)}
+            node_tls = {"tls": self.certs.node(r.name, f"{r.name}-1")}
         r.instance.write("rules.yaml", self.rules)
         r.instance.config("region.yaml", region=r.name, regions=listed, listen=r.address, rules="rules.yaml",
-                          store=self.store, test={"dial_via": via})
+                          store=self.store, test={"dial_via": via}, **tls)
         r.instance.config("node.yaml", name=f"{r.name}-1", region=r.name, regions=listed, rules="rules.yaml",
-                          interfaces=[at])
+                          interfaces=[at], **node_tls)
 
     def start_region(self, r, wait=True):
         r.server = r.instance.daemon("region", r.instance.path("region.yaml")).start()

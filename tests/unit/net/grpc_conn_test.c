@@ -70,7 +70,7 @@ static void begin(struct fixture *f)
 	f->end.arg = f;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
 	assert_int_equal(lg_grpc_conn_new(lg_loop_base(f->n.loop), &f->end, &patience, on_gone, f, &f->conn), 0);
-	assert_int_equal(lg_grpc_conn_attach(f->conn, pair[0], "192.0.2.1:4711"), 0);
+	assert_int_equal(lg_grpc_conn_attach(f->conn, pair[0], "192.0.2.1:4711", NULL), 0);
 	raw_init(&f->peer, pair[1]);
 	raw_preface(&f->peer);
 }

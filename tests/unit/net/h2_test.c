@@ -102,7 +102,7 @@ static void begin(struct fixture *f, bool is_server)
 	*f = (struct fixture){ .n = net_loop_new() };
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
 	assert_int_equal(lg_h2_new(lg_loop_base(f->n.loop), is_server, &patience, &events, f, &f->h2), 0);
-	assert_int_equal(lg_h2_attach(f->h2, pair[0]), 0);
+	assert_int_equal(lg_h2_attach(f->h2, pair[0], NULL), 0);
 	raw_init(&f->peer, pair[1]);
 }
 

@@ -30,6 +30,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"      hosts: 4\n"
 				"    - {name: us, address: \"[2001:db8::1]:7401\", hosts: 4096}\n"
 				"upstream: 127.0.0.1:7500\n"
+				"tls: {ca: pki/ca.pem, certificate: /pki/c.pem, key: k.pem}\n"
 				"metrics: off\n"
 				"rules: rules/edge.yaml\n"
 				"state_dir: /srv/lg\n"
@@ -56,6 +57,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "  list:\n"
 				  "    - {name: us, address: us.example:7401, hosts: 9}\n"
 				  "listen: 0.0.0.0:7401\n"
+				  "tls: {ca: a, certificate: b, key: c}\n"
 				  "metrics: 127.0.0.1:9000\n"
 				  "rules: /etc/rules.yaml\n"
 				  "state_dir: state\n"
@@ -110,6 +112,9 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_int_equal(lg_config_hosts(&c), 4100);
 	assert_string_equal(c.upstream, "127.0.0.1:7500");
 	assert_string_equal(c.listen, "");
+	assert_string_equal(c.tls.ca, "/etc/leasegate/pki/ca.pem");
+	assert_string_equal(c.tls.certificate, "/pki/c.pem");
+	assert_string_equal(c.tls.key, "/etc/leasegate/k.pem");
 	assert_string_equal(c.metrics, "off");
 	assert_string_equal(c.rules, "/etc/leasegate/rules/edge.yaml");
 	assert_string_equal(c.state_dir, "/srv/lg");
@@ -194,6 +199,7 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_string_equal(c.region, "");
 	assert_int_equal(c.n_regions, 0);
 	assert_string_equal(c.upstream, "");
+	assert_string_equal(c.tls.ca, "");
 	assert_string_equal(c.metrics, "127.0.0.1:9464");
 	assert_string_equal(c.rules, "/etc/leasegate/r.yaml");
 	assert_string_equal(c.state_dir, "/var/lib/leasegate/default");
@@ -381,8 +387,9 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:3:1: unknown key \"intefaces\": did you mean \"interfaces\"?" },
 		{ NODE "state-dir: /x\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"state-dir\": did you mean \"state_dir\"?" },
-		{ NODE "tls: {}\n", LG_CONFIG_NODE,
-		  "c.yaml:3:1: unknown key \"tls\": known here are instance, name, region, regions, upstream, metrics, "
+		{ NODE "tls: {ca: a, key: b}\n", LG_CONFIG_NODE, "c.yaml:3:6: tls.certificate is missing: write a path" },
+		{ NODE "quota: {}\n", LG_CONFIG_NODE,
+		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, metrics, "
 		  "rules, state_dir, "
 		  "run_dir, max_keys, line_keys, log_keys, max_rules, unparsable, nat64, interfaces, test" },
 		/* interfaces */

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""An authority and its certificates, made by scripts/certs in a folder of their own."""
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+MAKER = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "certs"
+
+
+class Certs:
+    def __enter__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="leasegate-certs-"))
+        self._make("ca")
+        return self
+
+    def __exit__(self, *exc):
+        shutil.rmtree(self.folder)
+
+    def _make(self, *what):
+        subprocess.run([MAKER, self.folder, *what], check=True, capture_output=True, text=True)
+
+    def files(self, who):
+        """The `tls` of a configuration."""
+        return {"ca": str(self.folder / "ca.pem"), "certificate": str(self.folder / f"{who}.pem"), "key": str(self.folder / f"{who}.key")}
+
+    def region(self, name, *addresses):
+        self._make("region", name, *addresses)
+        return self.files(name)
+
+    def node(self, region, name):
+        self._make("node", region, name)
+        return self.files(f"{region}.{name}")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Mutual TLS between hosts, regions and homes: leases flow, a holder speaks for itself alone, strangers get nothing and are counted, and
+renewed certificates need no restart.
+
+Each scenario below runs in a process of its own inside the region's namespace, as `test_tls.py SCENARIO ADDRESS FOLDER OTHER_FOLDER`.
+"""
+import contextlib
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PORT = 7400
+
+
+# ---- scenarios, inside the namespace: a holder that shares no code with leasegate ----
+
+def channel_of(address, folder, who, ca_folder=None):
+    import grpc
+
+    def read(path):
+        with open(path, "rb") as f:
+            return f.read()
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(read(f"{ca_folder or folder}/ca.pem"), read(f"{folder}/{who}.key"),
+                                                                     read(f"{folder}/{who}.pem")))
+
+
+def honest(address, folder, _other):
+    from test_grpc_peer import Holder
+    assert Holder(channel_of(address, folder, "eu-west.python-1")).greet().welcome.lessor == "eu-west"
+
+
+def impostor(address, folder, _other):
+    """With a certificate of our authority, under another's name."""
+    import grpc
+    from grpcio_peer import Stream, pb
+    from test_grpc_peer import Holder
+    channel = channel_of(address, folder, "eu-west.python-1")
+    code, text = Holder(channel, name="python-2").stream.status()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION and "its certificate is that of python-1 in region eu-west" in text, (code, text)
+    stream = Stream(channel)
+    stream.put(pb.HolderMessage(hello=pb.Hello(holder="us-east", region="us-east", is_region=True, incarnation=1, regions_version=1)))
+    code, text = stream.status()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION and "its certificate is that of python-1" in text, (code, text)
+
+
+def strangers(address, folder, other):
+    """With a certificate of another authority, and in clear text."""
+    import grpc
+    from test_grpc_peer import Holder
+    code, text = Holder(channel_of(address, other, "eu-west.python-1", folder)).stream.status()
+    assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
+    code, text = Holder(grpc.insecure_channel(address)).stream.status()
+    assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
+
+
+SCENARIOS = {"honest": honest, "impostor": impostor, "strangers": strangers}
+
+
+def main(scenario, *args):
+    sys.path[:0] = [HERE, os.path.join(HERE, "..", "unit", "api")]
+    SCENARIOS[scenario](*args)
+    # grpcio's threads still wait for what open streams would send next, and now and then the interpreter's end waits for them.
+    os._exit(0)
+
+
+# ---- the tests, outside ----
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+else:
+    import pytest
+    from lib import prom
+    from lib.certs import Certs
+    from lib.daemon import Instance
+    from lib.host import fresh_name
+    from lib.net import Namespace
+    from lib.wait import until
+    from test_grpc_peer import RULES
+    from test_regions import SHORT_LIMIT, SHORT_S, assert_law, rule, running, total
+
+    def ended(ns, cause):
+        status, text = ns.http_get("/metrics", 9465)
+        assert status == 200
+        return prom.Page(text).get("leasegate_lessor_streams_ended_total", cause=cause)
+
+    @contextlib.contextmanager
+    def region():
+        """A region server that is its own home, in a namespace of its own, with an authority."""
+        name = fresh_name("tls")
+        with Certs() as certs, Namespace(name) as ns, Instance(ns, name) as instance:
+            instance.write("rules.yaml", RULES)
+            listed = [{"name": "eu-west", "address": f"127.0.0.1:{PORT}", "hosts": 4}]
+            keys = {"region": "eu-west", "regions": {"version": 1, "list": listed}, "listen": f"127.0.0.1:{PORT}", "rules": "rules.yaml",
+                    "store": "memory"}
+            instance.config("region.yaml", tls=certs.region("eu-west", "127.0.0.1"), **keys)
+            daemon = instance.daemon("region", instance.path("region.yaml")).start().wait_ready()
+            yield daemon, certs, instance, keys
+            print(f"--- leasegated region\n{daemon.stderr}")
+
+    def run(daemon, scenario, certs, other=None):
+        r = daemon.ns.run("/usr/bin/python3", __file__, scenario, f"127.0.0.1:{PORT}", str(certs.folder), str(other.folder if other else ""),
+                          timeout_s=60)
+        if r.returncode == 77:
+            pytest.skip("grpcio or protoc is not installed")
+        assert r.returncode == 0, r.stdout + r.stderr
+        assert daemon.alive
+
+    def test_a_holder_speaks_for_itself_alone_and_strangers_get_nothing():
+        with region() as (daemon, certs, _instance, _keys), Certs() as other:
+            certs.node("eu-west", "python-1")
+            other.node("eu-west", "python-1")
+            run(daemon, "honest", certs)
+            run(daemon, "impostor", certs)
+            # One that ends within its own handshake may be counted already.
+            assert ended(daemon.ns, "impostor") == 2
+            before = ended(daemon.ns, "stranger")
+            run(daemon, "strangers", certs, other)
+            until(lambda: ended(daemon.ns, "stranger") >= before + 2, "strangers are counted")
+            assert ended(daemon.ns, "impostor") == 2
+            assert "says it is host python-2, and its certificate is that of python-1 in region eu-west: refused" in daemon.stderr
+
+    def test_a_daemon_without_a_certificate_of_its_own_does_not_start():
+        with region() as (daemon, certs, instance, keys):
+            daemon.stop()
+            for tls, why in ((certs.node("eu-west", "host-1"), "the certificate is not that of this daemon"),
+                             ({**certs.files("eu-west"), "key": "/nonexistent"}, "cannot read this file for TLS: No such file"),
+                             ({**certs.files("eu-west"), "key": certs.files("eu-west.host-1")["key"]}, "not the one of the certificate")):
+                d = instance.daemon("region", instance.config("other.yaml", tls=tls, **keys)).start()
+                assert d.wait_exit() == 1
+                assert why in d.stderr
+
+    @pytest.mark.long
+    def test_leases_flow_over_tls_and_renewed_certificates_need_no_restart():
+        with Certs() as certs, running(rule(SHORT_LIMIT, SHORT_S), certs=certs) as c:
+            for r in c:
+                r.sender.rate_pps = 0.2 * SHORT_LIMIT / SHORT_S
+            until(lambda: all(r.receiver.n > 20 for r in c), "every region is served", 20)
+            east, west, _south = c
+            certs.region(east.name)
+            east.server.reload()
+            until(lambda: "new files are in force" in east.server.stderr, "the region reads its new certificate", 15)
+            # The streams there were go on, and a new one is made with it.
+            west.node.stop()
+            c.start_node(west)
+            seen = {r: r.receiver.n for r in c}
+            until(lambda: all(r.receiver.n > seen[r] + 20 for r in c), "every region is served", 20)
+            assert total(c) and assert_law(c, SHORT_LIMIT, SHORT_S)
+            assert "clear text" not in east.server.stderr
