@@ -222,7 +222,7 @@ uint64_t lg_log_left_tok(const struct lg_rule *rule, const struct lg_log *log, u
 	uint64_t left_tok = rule->rate_tok, time_ns;
 
 	for (uint64_t i = 1; i <= rule->rate_tok && i <= LG_LOG_SLOTS; i++) {
-		time_ns = log->time_ns[(log->head - i) % LG_LOG_SLOTS];
+		time_ns = log->time_ns[(log->head - i) % LG_LOG_SLOTS] & ~(LG_LOG_COST_MAX - 1ull); /* the low bits are a cost */
 		left_tok -= time_ns && time_ns + rule->window.length_ns > now_ns;
 	}
 	return left_tok;
