@@ -261,6 +261,7 @@ int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
 		return r;
 	}
 	n->n_reloads_ok++;
+	lg_role_warn(n->rules, &n->config);
 	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
 	return 0;
 }

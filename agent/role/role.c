@@ -27,7 +27,7 @@ static void log_complaint(const struct lg_complaint *c)
 	lg_error("%s", text);
 }
 
-static void log_warnings(const struct lg_rules *rules, const struct lg_config *config)
+void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config)
 {
 	struct lg_explain_env env = { .n_regions = (uint32_t)config->n_regions, .hosts = lg_config_hosts(config) };
 	char text[512];
@@ -56,7 +56,7 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		log_complaint(&c);
 		return false;
 	}
-	log_warnings(*ret_rules, ret_config);
+	lg_role_warn(*ret_rules, ret_config);
 	return true;
 }
 

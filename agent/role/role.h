@@ -42,6 +42,8 @@ int lg_server_run(const struct lg_role_args *args);
 /* Configuration and rules as the arguments say; logs the complaint and returns false on failure. */
 bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,
 		  struct lg_rules **ret_rules);
+/* Logs what may surprise the writer of the rules. */
+void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
 /* Makes run_dir and state_dir, takes <run_dir>/<role>.lock. The lock goes with the descriptor. */
 int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, struct lg_complaint *c);
 /* What a host remembers of its instance's maps, in <state_dir>/life. */

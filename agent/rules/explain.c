@@ -14,6 +14,7 @@
 #define FRAME_BYTES 1514       /* Ethernet without FCS at an MTU of 1500 */
 #define SUPERFRAME_BYTES 65536 /* what segmentation offload makes of a TCP stream */
 #define SUPERFRAME_PACKETS 45
+#define TCP_PATIENCE_NS 200000000 /* the least that a sender waits for the answer to a packet before it sends it again */
 #define NO_SHARE "; a region that is cut off admits nothing, its share of the limit being below 1"
 
 /* ---- bound ---- */
@@ -168,6 +169,23 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 	return true;
 }
 
+/* Who finds the bucket empty loses the rest of what it sent at once, and waits: what comes meanwhile must find room, or is lost to it. */
+static bool patience_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
+{
+	double wanted = (double)rule->limit_tok * TCP_PATIENCE_NS / (double)rule->per_ns;
+	char burst[LG_NUM_TEXT_LEN];
+
+	(void)env;
+	if (rule->unit != LG_UNIT_BYTES || rule->algorithm != LG_TOKEN_BUCKET || !rule->limit_tok || !can_be_tcp(rule) ||
+	    rule->burst_tok / rule->cost < FRAME_BYTES || (double)rule->burst_tok >= wanted)
+		return false;
+	lg_bytes_format(rule->burst_tok, burst, sizeof(burst));
+	lg_words_add(t,
+		     "a burst of %s is less than 200ms of the limit: one TCP connection may get less than nine tenths of it (%.0f%% at worst)",
+		     burst, 100 * (double)rule->burst_tok / wanted);
+	return true;
+}
+
 static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	unsigned int wanted = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
@@ -211,6 +229,7 @@ int lg_rule_warning(const struct lg_rule_def *rule, const struct lg_explain_env 
 		deny_all_warn,
 		frame_warn,
 		superframe_warn,
+		patience_warn,
 		small_limit_warn,
 		share_warn,
 	};

@@ -214,6 +214,12 @@ static void what_may_surprise_its_writer_is_warned_of(void **state)
 		{ "limit: 1MB/1s, burst: 1513B, unit: bytes",
 		  { 0, 0 },
 		  { "a burst of 1513B is less than one full frame (1514B): such frames can never pass" } },
+		{ "limit: 1MB/1s, burst: 200kB, unit: bytes", { 0, 0 }, { NULL } },
+		{ "limit: 1MB/1s, burst: 150kB, unit: bytes",
+		  { 0, 0 },
+		  { "a burst of 150kB is less than 200ms of the limit: one TCP connection may get less than nine tenths of it "
+		    "(75% at worst)" } },
+		{ "limit: 1MB/1s, burst: 150kB, unit: bytes, match: {protocol: udp}", { 0, 0 }, { NULL } },
 		{ "limit: 0/1s", { 0, 0 }, { "a limit of 0 without a match denies every IP packet" } },
 		{ "limit: 0/1s, shadow: true", { 0, 0 }, { NULL } },
 		{ "limit: 0/1s, match: {protocol: udp}", { 0, 0 }, { NULL } },
