@@ -2,7 +2,9 @@
 """Where a node enforces: interfaces by name and by pattern, those that come later, come back or are taken away, and how each is said."""
 import contextlib
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 from lib.daemon import READY
@@ -54,6 +56,22 @@ def links(host):
     """Names of what is pinned for interfaces."""
     folder = os.path.join(host.instance.pins, "links")
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def batch(host, *lines):
+    """Many commands in one run of ip(8)."""
+    subprocess.run(host.ns.enter_argv() + ["ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True, timeout=60)
+
+
+def open_files(node):
+    return len(os.listdir(f"/proc/{node.pid}/fd"))
+
+
+def lost_news(host, node):
+    """What the node's netlink sockets dropped."""
+    table = host.ns.run("cat", "/proc/net/netlink").stdout.splitlines()[1:]
+    mine = {os.stat(f"/proc/{node.pid}/fd/{fd}").st_ino for fd in os.listdir(f"/proc/{node.pid}/fd")}
+    return sum(int(line.split()[8]) for line in table if int(line.split()[9]) in mine)
 
 
 def test_interfaces_that_fit_a_pattern_are_attached_as_they_come_and_their_own_entry_goes_first(host):
@@ -164,3 +182,56 @@ def test_what_the_configuration_no_longer_names_is_detached_at_the_next_start(ho
     configured(host, [{"name": "in0"}])
     running(host)
     assert links(host) == ["in0-tc_ingress"] and attached(host) == {("in0", "tc_ingress"): "tcx"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("entry, said", [({"xdp": "native"}, ("xdp", "native")), ({"tc": "on"}, ("tc_ingress", "tcx"))], ids=["xdp", "tc"])
+def test_an_interface_made_again_a_hundred_times_is_attached_again_within_a_second(host, entry, said):
+    configured(host, [{"name": "lga0", "wait": True, **entry}])
+    node = running(host)
+    files, slowest_s = open_files(node), 0
+    for _ in range(100):
+        pair(host, "lga0", "lgb0")
+        began = time.monotonic()
+        until(lambda: page(host).get("leasegate_attached", interface="lga0", hook=said[0], mode=said[1]) == 1, "attached", timeout_s=1,
+              every_s=0.005)
+        slowest_s = max(slowest_s, time.monotonic() - began)
+        ip("link", "del", "lga0", ns=host.ns)
+    print(f"the slowest took {slowest_s:.3f} s")
+    until(lambda: page(host).get("leasegate_attached", interface="lga0", hook=said[0], mode="none") == 0, "it is gone")
+    assert links(host) == [] and attached(host) == {}
+    until(lambda: open_files(node) == files, "no descriptor is left behind")
+    pair(host, "lga0", "lgb0")
+    until(lambda: attached(host) == {("lga0", said[0]): said[1]}, "the last one is attached", timeout_s=1)
+    assert links(host) == [f"lga0-{said[0]}"]
+
+
+@pytest.mark.long
+def test_five_hundred_interfaces_that_live_for_a_moment_leave_nothing_behind(host):
+    configured(host, [{"name": "lga*", "xdp": "native", "tc_egress": "on"}])
+    node = running(host)
+    files = open_files(node)
+    want = {(f"lga{i}", hook): mode for i in range(20) for hook, mode in (("xdp", "native"), ("tc_egress", "tcx"))}
+    pins = sorted(f"{name}-{hook}" for name, hook in want)
+
+    def add(first, last):
+        return [f"link add lga{i} type veth peer name lgb{i}" for i in range(first, last)]
+
+    def delete(first, last):
+        return [f"link del lga{i}" for i in range(first, last)]
+
+    # While it watches, and while it cannot: then most of the news are lost.
+    for stopped in (False, True):
+        if stopped:
+            os.kill(node.pid, signal.SIGSTOP)
+        batch(host, *(line for i in range(0, 500, 50) for line in add(i, i + 50) + delete(i, i + 50)), *add(0, 20))
+        if stopped:
+            assert lost_news(host, node) > 0
+            os.kill(node.pid, signal.SIGCONT)
+        until(lambda: attached(host) == want and links(host) == pins, "what stayed is attached, and nothing else", timeout_s=5)
+        assert missing(host) == {}
+        until(lambda: open_files(node) == files, "no descriptor is left behind")
+        os.kill(node.pid, signal.SIGSTOP)
+        batch(host, *delete(0, 20), *add(100, 200), *delete(100, 200))
+        os.kill(node.pid, signal.SIGCONT)
+        until(lambda: attached(host) == {} and links(host) == [], "nothing is left")
