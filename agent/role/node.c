@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rules/lines.h"
-#include "rules/yaml.h"
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
 #define RETIRED_MIN_NS (60 * LG_NS_PER_S)	/* rules that left are remembered at least this long */
@@ -245,16 +244,75 @@ static void rules_forget(struct lg_node *n)
 		lg_error("cannot forget rules that left: %s", strerror(-r));
 }
 
+/* The rules of the file are in force: another start may need them. */
+static void rules_keep(struct lg_node *n)
+{
+	struct lg_complaint c = { 0 };
+
+	n->rules_why[0] = '\0';
+	if (lg_last_rules_store(&n->config, &n->rules_text, &c) < 0)
+		lg_warn("%s: should the rules file be unusable at the next start, there is nothing to go on with", c.text);
+}
+
+/* At the start the rules last in force stand in for a file that cannot be used. Fails, and leaves *c, when there are none. */
+static int rules_fall_back(struct lg_node *n, struct lg_rules **rules, struct lg_complaint *c)
+{
+	struct lg_complaint unused = { 0 };
+	struct lg_rules *last = NULL;
+	int r;
+
+	r = n->rules_why[0] ? -ENOENT : lg_last_rules_read(&n->config, &last, &unused);
+	if (r < 0)
+		return r;
+	lg_complaint_format(c, n->rules_why, sizeof(n->rules_why));
+	lg_error("%s; the rules last in force go on until that is mended and reloaded", n->rules_why);
+	*c = (struct lg_complaint){ 0 };
+	lg_rules_free(*rules);
+	*rules = last;
+	return 0;
+}
+
+static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_complaint *c)
+{
+	int r;
+
+	r = lg_rules_text_read(n->config.rules, &n->rules_text, rules, c);
+	if (r < 0 && rules_fall_back(n, rules, c) < 0)
+		return r;
+	lg_role_warn(*rules, &n->config);
+	return 0;
+}
+
+/* Takes *rules on success. */
+static int rules_first_apply(struct lg_node *n, struct lg_rules **rules, struct lg_complaint *c)
+{
+	int r;
+
+	r = rules_apply(n, *rules, c);
+	if (r < 0 && rules_fall_back(n, rules, c) == 0)
+		r = rules_apply(n, *rules, c);
+	if (r < 0)
+		return r;
+	*rules = NULL;
+	if (!n->rules_why[0])
+		rules_keep(n);
+	lg_rules_text_fini(&n->rules_text);
+	return 0;
+}
+
 int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
 {
 	struct lg_rules *rules = NULL;
 	int r;
 
-	r = lg_rules_read(n->config.rules, &rules, c);
+	r = lg_rules_text_read(n->config.rules, &n->rules_text, &rules, c);
 	if (r == 0) {
 		r = rules_apply(n, rules, c);
 		if (r < 0)
 			lg_rules_free(rules);
+		else
+			rules_keep(n);
+		lg_rules_text_fini(&n->rules_text);
 	}
 	if (r < 0) {
 		n->n_reloads_failed++;
@@ -480,10 +538,9 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	if (r < 0)
 		return r;
 	reachable_set(n, false);
-	r = rules_apply(n, *rules, c);
+	r = rules_first_apply(n, rules, c);
 	if (r < 0)
 		return r;
-	*rules = NULL;
 	r = lg_node_links_start(n, ret_fail, c);
 	if (r < 0)
 		return r;
@@ -502,9 +559,11 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 	struct lg_complaint c = { 0 };
 	int r;
 
-	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, &rules))
+	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, NULL))
 		return LG_EXIT_REFUSED;
-	r = lg_node_links_check(n, &c);
+	r = rules_first(n, &rules, &c);
+	if (r == 0)
+		r = lg_node_links_check(n, &c);
 	if (r == 0)
 		r = lg_role_lock(&n->config, "node", &n->lock_fd, &c);
 	if (r == 0)
@@ -555,6 +614,7 @@ static void node_stop(struct lg_node *n, bool undo)
 		complain_log(&c);
 	lg_loop_free(n->loop);
 	lg_rules_free(n->rules);
+	lg_rules_text_fini(&n->rules_text);
 	if (n->lock_fd >= 0)
 		close(n->lock_fd);
 }

@@ -13,6 +13,7 @@
 #include "lease/lessee.h"
 #include "loop/loop.h"
 #include "net/http.h"
+#include "role/last_rules.h"
 #include "role/role.h"
 #include "role/secure.h"
 #include "rules/compile.h"
@@ -48,6 +49,8 @@ struct lg_node_interface {
 struct lg_node {
 	struct lg_config config;
 	struct lg_rules *rules;
+	struct lg_rules_text rules_text;	/* of a file that is to be in force soon */
+	char rules_why[1024];	/* why the rules last in force are, instead of those of the file; "" otherwise */
 	struct lg_node_rule by_id[LG_RULES_MAX + 1];
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];

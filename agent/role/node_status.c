@@ -108,11 +108,11 @@ static json_t *status_json(struct lg_node *n)
 
 	totals_take(n, &t);
 	ready = lg_node_is_ready(n, why, sizeof(why));
-	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o}", "pid", (int)getpid(), "name", n->config.name,
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o, s:s}", "pid", (int)getpid(), "name", n->config.name,
 			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
 			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n),
 			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
-			 "interfaces", interfaces_json(n), "attachments", attachments_json(n));
+			 "interfaces", interfaces_json(n), "attachments", attachments_json(n), "rules_why", n->rules_why);
 }
 
 /* As the kernel's reasons are called (reason.def), with one it has no word for. */
@@ -321,6 +321,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	attach_metrics(n, m);
 	upstream_metrics(n, m);
 	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
+	lg_metrics_add(m, LG_METRIC_RULES_LAST, n->rules_why[0] != '\0', NULL);
 	lg_metrics_add(m, LG_METRIC_DEGRADED, is_degraded(n), NULL);
 	if (lg_kern_bypass_read(n->kern, &bypass) == 0)
 		lg_metrics_add(m, LG_METRIC_BYPASS, bypass.until_ns > t.now_ns, NULL);

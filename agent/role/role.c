@@ -52,6 +52,8 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 	}
 	if (args->rules_path)
 		snprintf(ret_config->rules, sizeof(ret_config->rules), "%s", args->rules_path);
+	if (!ret_rules)
+		return true;
 	if (lg_rules_read(ret_config->rules, ret_rules, &c) < 0) {
 		log_complaint(&c);
 		return false;

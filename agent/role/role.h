@@ -39,7 +39,7 @@ extern const struct lg_role lg_roles[];
 int lg_node_run(const struct lg_role_args *args);
 int lg_server_run(const struct lg_role_args *args);
 
-/* Configuration and rules as the arguments say; logs the complaint and returns false on failure. */
+/* Configuration and, unless ret_rules is NULL, rules as the arguments say; logs the complaint and returns false on failure. */
 bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,
 		  struct lg_rules **ret_rules);
 /* Logs what may surprise the writer of the rules. */

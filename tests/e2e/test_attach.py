@@ -74,42 +74,36 @@ def lost_news(host, node):
     return sum(int(line.split()[8]) for line in table if int(line.split()[9]) in mine)
 
 
-def test_interfaces_that_fit_a_pattern_are_attached_as_they_come_and_their_own_entry_goes_first(host):
-    configured(host, [{"name": "lga*", "xdp": "native"}, {"name": "lg?1"}, {"name": "lga7", "tc": "off", "tc_egress": "on", "wait": True}])
+def test_interfaces_are_attached_as_they_come_by_their_own_entry_or_the_first_pattern_that_fits(host):
+    configured(host, [{"name": "lga*", "xdp": "native"}, {"name": "lg?1"}, {"name": "in0"},
+                      {"name": "lga7", "tc": "off", "tc_egress": "on", "wait": True}])
     running(host)
-    assert attached(host) == {}
+    assert attached(host) == {("in0", "tc_ingress"): "tcx"}
+    # A node starts before its interface is there, and says so wherever one may look.
     status, why = readyz(host)
-    assert status == 503 and "lga7" in why
+    assert status == 503 and "lga7" in why and "no such interface yet" in missing(host)["lga7"]
+    assert "lga7" in host.instance.tool("status").stdout
+    metrics = page(host)
+    assert metrics.get("leasegate_attached", interface="lga7", hook="tc_egress", mode="none") == 0
+    assert metrics.get("leasegate_attached", interface="in0", hook="tc_ingress", mode="tcx") == 1
+    assert metrics.get("leasegate_enforcing") == 0
     pair(host, "lga0", "lgb0")
     pair(host, "lga1", "lgb1")
     pair(host, "lga7", "lgb7")
-    want = {("lga0", "xdp"): "native", ("lga1", "xdp"): "native", ("lgb1", "tc_ingress"): "tcx", ("lga7", "tc_egress"): "tcx"}
+    want = {("lga0", "xdp"): "native", ("lga1", "xdp"): "native", ("lgb1", "tc_ingress"): "tcx", ("lga7", "tc_egress"): "tcx",
+            ("in0", "tc_ingress"): "tcx"}
     until(lambda: attached(host) == want, "each is attached as its entry says", timeout_s=1)
-    until(lambda: readyz(host)[0] == 200, "the node is ready")
+    assert readyz(host)[0] == 200 and missing(host) == {}
+    metrics = page(host)
+    assert all(metrics.get("leasegate_attached", interface=name, hook=hook, mode=mode) == 1 for (name, hook), mode in want.items())
+    assert metrics.get("leasegate_enforcing") == 1
     # Another name may have another entry, or none.
     ip("link", "set", "lga1", "name", "lgc1", ns=host.ns)
     ip("link", "set", "lga0", "name", "none0", ns=host.ns)
     ip("link", "del", "lga7", ns=host.ns)
-    want = {("lgc1", "tc_ingress"): "tcx", ("lgb1", "tc_ingress"): "tcx"}
+    want = {(name, "tc_ingress"): "tcx" for name in ("lgc1", "lgb1", "in0")}
     until(lambda: attached(host) == want, "the names of today decide", timeout_s=2)
-    assert links(host) == ["lgb1-tc_ingress", "lgc1-tc_ingress"]
-
-
-def test_a_node_may_start_before_its_interface_is_there(host):
-    configured(host, [{"name": "late0", "xdp": "native", "wait": True}, {"name": "in0"}])
-    running(host)
-    assert readyz(host)[0] == 503 and "no such interface yet" in missing(host)["late0"]
-    metrics = page(host)
-    assert metrics.get("leasegate_attached", interface="late0", hook="xdp", mode="none") == 0
-    assert metrics.get("leasegate_attached", interface="in0", hook="tc_ingress", mode="tcx") == 1
-    assert metrics.get("leasegate_enforcing") == 0
-    assert "late0" in host.instance.tool("status").stdout
-    pair(host, "late0", "peer0")
-    until(lambda: attached(host).get(("late0", "xdp")) == "native", "it is attached", timeout_s=1)
-    until(lambda: readyz(host)[0] == 200, "the node is ready")
-    metrics = page(host)
-    assert metrics.get("leasegate_attached", interface="late0", hook="xdp", mode="native") == 1
-    assert metrics.get("leasegate_enforcing") == 1 and missing(host) == {}
+    assert links(host) == ["in0-tc_ingress", "lgb1-tc_ingress", "lgc1-tc_ingress"]
 
 
 @pytest.mark.long
@@ -235,3 +229,37 @@ def test_five_hundred_interfaces_that_live_for_a_moment_leave_nothing_behind(hos
         batch(host, *delete(0, 20), *add(100, 200), *delete(100, 200))
         os.kill(node.pid, signal.SIGCONT)
         until(lambda: attached(host) == {} and links(host) == [], "nothing is left")
+
+
+def test_a_rules_file_that_cannot_be_used_at_the_start_leaves_those_last_in_force(host):
+    configured(host, [{"name": "in0"}])
+    running(host).stop()
+    assert host.instance.tool("detach").returncode == 0
+    # As after a boot: nothing is in the kernel, and somebody wrote half a file.
+    host.instance.write("rules.yaml", RULES[:RULES.index("unit")] + "unit: {")
+    node = running(host)
+    errors = [line for line in node.lines if line.startswith("leasegated: error: ")]
+    assert len(errors) == 1 and "rules.yaml:" in errors[0] and "the rules last in force" in errors[0]
+    assert page(host).get("leasegate_rules_last_in_force") == 1
+    assert "rules.yaml:" in host.instance.json("status")["node"]["rules_why"] and "RULES" in host.instance.tool("status").stdout
+    with contextlib.closing(host.sender(0)) as sender:
+        sender.burst(60)
+        until(lambda: host.instance.seen("per-source") == 60, "all were judged")
+    assert host.instance.counts("per-source") == {"admitted": 50, "limit": 10}
+    assert host.instance.tool("reload").returncode == 1
+    assert page(host).get("leasegate_rules_last_in_force") == 1
+    host.instance.write("rules.yaml", RULES.replace("per-source", "other"))
+    assert host.instance.tool("reload").returncode == 0
+    assert page(host).get("leasegate_rules_last_in_force") == 0
+
+
+@pytest.mark.long
+def test_a_rules_file_that_is_gone_leaves_those_last_in_force(host):
+    configured(host, [{"name": "in0"}])
+    running(host).kill()
+    host.instance.write("rules.yaml", RULES.replace("per-source", "other"))
+    running(host).kill()
+    os.unlink(host.instance.path("rules.yaml"))
+    node = running(host)
+    assert [rule["rule"] for rule in host.instance.json("rules")] == ["other"]
+    assert any("No such file" in line and "the rules last in force" in line for line in node.lines)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "role/last_rules.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rules/tree.h"
+#include "rules/yaml.h"
+
+int lg_rules_text_read(const char *path, struct lg_rules_text *ret_text, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	struct lg_rules_text text = { 0 };
+	int r;
+
+	r = lg_tree_file_read(path, LG_RULES_BYTES_MAX, &text.text, &text.len, c);
+	if (r == 0)
+		r = lg_rules_parse(text.text, text.len, path, ret_rules, c);
+	if (r == 0)
+		*ret_text = text;
+	else
+		lg_rules_text_fini(&text);
+	return r;
+}
+
+void lg_rules_text_fini(struct lg_rules_text *text)
+{
+	free(text->text);
+	*text = (struct lg_rules_text){ 0 };
+}
+
+static void path_of(const struct lg_config *config, char *ret, size_t len)
+{
+	snprintf(ret, len, "%s/rules.last", config->state_dir);
+}
+
+static int write_all(int fd, const struct lg_rules_text *text)
+{
+	for (size_t done = 0; done < text->len;) {
+		ssize_t n = write(fd, text->text + done, text->len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+int lg_last_rules_store(const struct lg_config *config, const struct lg_rules_text *text, struct lg_complaint *c)
+{
+	_cleanup_fd_ int fd = -1;
+	char path[300], temp[310];
+	int r;
+
+	path_of(config, path, sizeof(path));
+	snprintf(temp, sizeof(temp), "%s.new", path);
+	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	r = fd < 0 ? -errno : write_all(fd, text);
+	if (r == 0 && rename(temp, path) < 0)
+		r = -errno;
+	if (r < 0)
+		lg_complain(c, "cannot write %s: %s", path, strerror(-r));
+	return r;
+}
+
+int lg_last_rules_read(const struct lg_config *config, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	struct lg_rules_text text = { 0 };
+	char path[300];
+	int r;
+
+	path_of(config, path, sizeof(path));
+	r = lg_rules_text_read(path, &text, ret_rules, c);
+	lg_rules_text_fini(&text);
+	return r;
+}
