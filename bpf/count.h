@@ -38,6 +38,16 @@ static __always_inline void lg_count_verdict(__u32 hook, enum lg_reason reason, 
 		lg_count_add(count, pkt);
 }
 
+/* Packets at a hook that are told apart by nothing but addresses and protocol, as their ports went with the fragment before. */
+__noinline int lg_count_later_fragment(__u32 hook)
+{
+	__u64 *packets = bpf_map_lookup_elem(&later_fragments, &hook);
+
+	if (packets)
+		++*packets;
+	return 0;
+}
+
 /* What one rule made of the packet. */
 static __always_inline void lg_count_rule(__u32 rule_id, enum lg_reason reason, const struct lg_pkt *pkt)
 {

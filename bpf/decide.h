@@ -171,6 +171,8 @@ static __always_inline enum lg_class lg_read_unusual(const struct lg_frame *f, s
 
 	if (class == LG_CLASS_RETRY)
 		class = f->hook == LG_HOOK_XDP ? lg_reread_xdp(f->ctx, pkt) : lg_reread_tc(f->ctx, pkt);
+	if (pkt->fragment == LG_FRAGMENT_LATER)
+		lg_count_later_fragment(f->hook);
 	return class;
 }
 

@@ -107,6 +107,13 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, _LG_HOOK_N);
+	__type(key, __u32);
+	__type(value, __u64);
+} later_fragments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, LG_RULES_MAX + 1);
 	__type(key, __u32);
 	__type(value, struct lg_rule_counts);

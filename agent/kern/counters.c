@@ -97,6 +97,26 @@ int lg_kern_verdicts_read(struct lg_kern *kern, struct lg_count ret[_LG_HOOK_N][
 	return 0;
 }
 
+int lg_kern_later_fragments_read(struct lg_kern *kern, uint64_t ret[_LG_HOOK_N])
+{
+	int n_cpus = libbpf_num_possible_cpus();
+	_cleanup_free_ uint64_t *cpus = NULL;
+
+	if (n_cpus < 0)
+		return n_cpus;
+	cpus = calloc((size_t)n_cpus, sizeof(*cpus));
+	if (!cpus)
+		return -ENOMEM;
+	for (__u32 hook = 0; hook < _LG_HOOK_N; hook++) {
+		if (bpf_map_lookup_elem(kern->map_fd[LG_MAP_LATER_FRAGMENTS], &hook, cpus) < 0)
+			return -errno;
+		ret[hook] = 0;
+		for (int cpu = 0; cpu < n_cpus; cpu++)
+			ret[hook] += cpus[cpu];
+	}
+	return 0;
+}
+
 int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_rule_counts *ret)
 {
 	_cleanup_free_ struct lg_count *counts = NULL;

@@ -187,6 +187,8 @@ int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns);
 int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret);
 /* Sums over CPUs. */
 int lg_kern_verdicts_read(struct lg_kern *kern, struct lg_count ret[_LG_HOOK_N][LG_REASON_SLOTS]);
+/* Fragments behind the first of their packet, which have no ports: by hook, from the start. */
+int lg_kern_later_fragments_read(struct lg_kern *kern, uint64_t ret[_LG_HOOK_N]);
 int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_rule_counts *ret);
 /* Entries of `buckets`: how many there may be and (by walking) how many there are. */
 int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_used);

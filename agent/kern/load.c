@@ -541,6 +541,7 @@ static const struct {
 	[LG_MAP_CLASSIFIERS] = { 4, sizeof(struct lg_classifier) },
 	[LG_MAP_RULE_NAMES] = { 4, sizeof(struct lg_rule_name) },
 	[LG_MAP_VERDICTS] = { 4, sizeof(struct lg_count) },
+	[LG_MAP_LATER_FRAGMENTS] = { 4, sizeof(__u64) },
 	[LG_MAP_RULE_COUNTS] = { 4, sizeof(struct lg_rule_counts) },
 	[LG_MAP_EVENTS] = { 0, 0 },
 	[LG_MAP_OPS] = { 4, sizeof(struct lg_op) },

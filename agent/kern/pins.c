@@ -31,6 +31,7 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_CLASSIFIERS] = "classifiers",
 	[LG_MAP_RULE_NAMES] = "rule_names",
 	[LG_MAP_VERDICTS] = "verdicts",
+	[LG_MAP_LATER_FRAGMENTS] = "later_fragments",
 	[LG_MAP_RULE_COUNTS] = "rule_counts",
 	[LG_MAP_EVENTS] = "events",
 	[LG_MAP_OPS] = "ops",

@@ -240,6 +240,16 @@ static void verdict_metrics(struct lg_node *n, struct lg_metrics *m)
 	}
 }
 
+static void fragment_metrics(struct lg_node *n, struct lg_metrics *m)
+{
+	uint64_t packets[_LG_HOOK_N];
+
+	if (lg_kern_later_fragments_read(n->kern, packets) < 0)
+		return;
+	for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+		lg_metrics_add(m, LG_METRIC_LATER_FRAGMENTS, packets[hook], "hook", lg_hook_name(hook), NULL);
+}
+
 static void rule_metrics(struct lg_node *n, struct lg_metrics *m, const struct totals *t)
 {
 	static struct lg_rule_counts counts;
@@ -316,6 +326,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	totals_take(n, &t);
 	lg_status_build_info(m, "node");
 	verdict_metrics(n, m);
+	fragment_metrics(n, m);
 	rule_metrics(n, m, &t);
 	line_metrics(n, m, t.now_ns);
 	attach_metrics(n, m);

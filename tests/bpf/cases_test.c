@@ -64,13 +64,16 @@ ROW(fragments_in_any_order_are_charged_to_their_address)
 		progs_rule(p, 3);
 		progs_port(p, progs_rule(p, 9), 53);
 		progs_publish(p);
+		assert_int_equal(progs_later_fragments(p, hook), is_ip6 ? 3 : 0);
 		progs_expect(p, hook, &later, LG_PASS_ADMITTED);
 		progs_expect(p, hook, &first, LG_PASS_ADMITTED);
+		assert_int_equal(progs_later_fragments(p, hook), is_ip6 ? 4 : 1);
 		progs_expect(p, hook, &later, LG_PASS_ADMITTED);
 		progs_expect(p, hook, &later, LG_DROP_LIMIT);
 		assert_int_equal(progs_bucket(p, &by_address).spent_tok, 3);
 		assert_int_equal(progs_bucket(p, &by_port).spent_tok, 1);
 	}
+	assert_int_equal(progs_later_fragments(p, hook), 6);
 }
 
 /* IPv4 in IPv4: from one source by its outer header, from another by its inner one. */

@@ -152,6 +152,7 @@ static inline void progs_reset(struct progs *p)
 	progs_zero(bpf_map__fd(p->skel->maps.denials), 1, (size_t)p->n_cpus * sizeof(struct lg_denials));
 	progs_zero(bpf_map__fd(p->skel->maps.bypass), 1, sizeof(struct lg_bypass));
 	progs_zero(bpf_map__fd(p->skel->maps.verdicts), _LG_HOOK_N * LG_REASON_SLOTS, (size_t)p->n_cpus * sizeof(struct lg_count));
+	progs_zero(bpf_map__fd(p->skel->maps.later_fragments), _LG_HOOK_N, (size_t)p->n_cpus * sizeof(uint64_t));
 	progs_zero(bpf_map__fd(p->skel->maps.rule_counts), LG_RULES_MAX + 1, (size_t)p->n_cpus * sizeof(struct lg_rule_counts));
 	memset(&p->set, 0, sizeof(p->set));
 	p->control = (struct lg_control){ .abi_version = LG_ABI_VERSION, .hash_seed = 0x1234567890abcdef,
@@ -335,6 +336,19 @@ static inline struct lg_count progs_verdicts(const struct progs *p, enum lg_hook
 		sum.bytes += cpus[i].bytes;
 	}
 	return sum;
+}
+
+static inline uint64_t progs_later_fragments(const struct progs *p, enum lg_hook hook)
+{
+	_cleanup_free_ uint64_t *cpus = calloc((size_t)p->n_cpus, sizeof(*cpus));
+	uint64_t packets = 0;
+	uint32_t index = hook;
+
+	assert_non_null(cpus);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.later_fragments), &index, cpus), 0);
+	for (int i = 0; i < p->n_cpus; i++)
+		packets += cpus[i];
+	return packets;
 }
 
 /* All packets a hook has seen, whatever became of them. */

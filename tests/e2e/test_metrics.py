@@ -46,6 +46,19 @@ def test_the_counters_agree_with_what_was_sent(host, hook, name):
     assert page.get("leasegate_bypass") == 0
 
 
+def test_fragments_without_ports_are_counted_by_hook(host):
+    host.start(bucket_rule("1/1h", 50), "tc")
+    with contextlib.closing(host.sender(0, payload=b"x" * 4000)) as sender:	# three fragments each, of which the rule is about the first
+        sender.burst(5)
+        until(lambda: host.instance.seen("per-source") == 5, "all fragments were judged")
+        page = until(lambda: _fragments(page_of(host), 10), "the page shows what was judged")
+    assert page.get("leasegate_later_fragments_total", hook="xdp") == 0
+
+
+def _fragments(page, n):
+    return page if page.get("leasegate_later_fragments_total", hook="tc_ingress") == n else None
+
+
 def _with(page, admitted):
     return page if page.get("leasegate_rule_packets_total", rule="per-source", reason="admitted") == admitted else None
 
