@@ -210,7 +210,7 @@ uint32_t lg_links_changes(const struct lg_links *links);
  * Calls fn for every interface whose packets an interface gets, through others too: the ports of a bridge, bond or team, the
  * device of a VLAN. Stops when fn returns true and returns that.
  */
-bool lg_links_below(struct lg_links *links, const char *ifname, bool (*fn)(void *arg, const char *ifname), void *arg);
+bool lg_links_below(struct lg_links *links, uint32_t ifindex, bool (*fn)(void *arg, const char *ifname), void *arg);
 /* Calls fn for every interface that was told and is not gone. Returns how many there are. fn must not read the news. */
 int lg_links_each(struct lg_links *links, void (*fn)(void *arg, const char *ifname, uint32_t ifindex), void *arg);
 struct lg_links *lg_links_free(struct lg_links *links);

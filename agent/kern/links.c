@@ -30,7 +30,7 @@ struct iface {
 	uint32_t round; /* list in which it was last seen */
 	uint32_t master;    /* its packets go up to this one; 0: none */
 	uint32_t below;	    /* its packets come up from this one; 0: none */
-	bool has_ports;	    /* is a master; as of the last lg_links_below() */
+	bool has_ports;	    /* is a master; as of mark_masters() */
 	bool up;
 	char name[IFNAMSIZ];
 };
@@ -54,6 +54,7 @@ struct lg_links {
 	bool list_again;   /* something was missed since it was asked for */
 	int n_news;	   /* told in this read */
 	uint32_t n_changes; /* of who gets packets from whom */
+	uint32_t marked_at; /* the number of changes when masters were marked */
 	struct iface *table[TABLE_SLOTS];
 };
 
@@ -311,21 +312,27 @@ static bool descend(const struct descent *d, const struct iface *from, int depth
 	return false;
 }
 
-bool lg_links_below(struct lg_links *links, const char *ifname, bool (*fn)(void *arg, const char *ifname), void *arg)
+/* A port may be told before its master is. */
+static void mark_masters(struct lg_links *links)
 {
-	const struct descent d = { links, fn, arg };
-	const struct iface *from = NULL;
-
 	for (size_t i = 0; i < TABLE_SLOTS; i++) {
 		for (struct iface *iface = links->table[i]; iface; iface = iface->next) {
 			struct iface *master = iface->master ? *find(links, iface->master) : NULL;
 
 			if (master)
 				master->has_ports = true;
-			if (strcmp(iface->name, ifname) == 0)
-				from = iface;
 		}
 	}
+	links->marked_at = links->n_changes;
+}
+
+bool lg_links_below(struct lg_links *links, uint32_t ifindex, bool (*fn)(void *arg, const char *ifname), void *arg)
+{
+	const struct descent d = { links, fn, arg };
+	const struct iface *from = *find(links, ifindex);
+
+	if (links->marked_at != links->n_changes)
+		mark_masters(links);
 	return from && descend(&d, from, 0);
 }
 

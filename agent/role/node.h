@@ -41,6 +41,8 @@ struct lg_node_interface {
 	uint32_t ifindex;	/* 0: it is not there */
 	bool attached;		/* at every hook that is wanted */
 	bool due;		/* to be attached at the next opportunity */
+	bool is_new;		/* since it came nothing was tried */
+	unsigned charged_below;	/* bit per hook at which it stays out: its packets pass another one that is limited */
 	unsigned fresh;		/* bit per hook attached by this process, for a start that fails later */
 	enum lg_attach_mode mode[_LG_HOOK_N];	/* as last seen; LG_MODE_NONE: not attached there */
 	char why[512];		/* of not being attached */
@@ -81,6 +83,8 @@ struct lg_node {
 	size_t n_interfaces;
 	size_t n_without_place;	/* more that fit */
 	size_t next_look;
+	uint32_t seen_changes;	/* of who gets packets from whom */
+	bool stack_changed;	/* what is attached may be in the way of what is above it */
 	bool said, said_ready;	/* whether being ready was said, and which */
 	uint64_t started_ns;
 	bool made_anew;		/* this process made the pins */

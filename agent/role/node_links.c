@@ -87,6 +87,7 @@ static int attach_as(struct lg_node *n, struct lg_node_interface *i, enum lg_hoo
 	if (i->mode[hook] == a.mode)
 		return 0;
 	i->mode[hook] = a.mode;
+	n->stack_changed = true;
 	lg_info("%s: %s at %s in mode %s (link %u, program %u)", i->name, a.adopted ? "adopted" : "attached", lg_hook_name(a.hook),
 		lg_attach_mode_name(a.mode), a.link_id, a.prog_id);
 	return 0;
@@ -122,26 +123,86 @@ static int attach_xdp(struct lg_node *n, struct lg_node_interface *i, enum lg_ke
 	return attach_as(n, i, LG_HOOK_XDP, config->xdp == LG_XDP_GENERIC ? LG_MODE_XDP_GENERIC : LG_MODE_XDP_NATIVE, ret_fail, c);
 }
 
+struct search {
+	struct lg_node *n;
+	enum lg_hook hook;
+	char found[LG_IFNAME_LEN];
+};
+
+/* Is it limited in the direction of the hook, or about to be? */
+static bool is_limited(void *arg, const char *ifname)
+{
+	struct search *s = arg;
+	const struct lg_node_interface *i = find(s->n, ifname);
+
+	for (enum lg_hook hook = 0; i && hook < _LG_HOOK_N; hook++) {
+		if (!wants(i->config, hook) || (hook == LG_HOOK_TC_EGRESS) != (s->hook == LG_HOOK_TC_EGRESS))
+			continue;
+		if (i->mode[hook] != LG_MODE_NONE || i->is_new) {
+			snprintf(s->found, sizeof(s->found), "%s", ifname);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* One packet is charged once: what an interface gets from another one that is limited is charged there. */
+static bool is_charged_below(struct lg_node *n, const struct lg_node_interface *i, enum lg_hook hook, struct lg_complaint *c)
+{
+	struct search s = { .n = n, .hook = hook };
+
+	if (!lg_links_below(n->links, i->ifindex, is_limited, &s))
+		return false;
+	lg_complain(c, "%s: not at %s: its packets pass %s, where they are charged already; to limit them here, leave out %s", i->name,
+		    lg_hook_name(hook), s.found, s.found);
+	return true;
+}
+
+static int attach_at(struct lg_node *n, struct lg_node_interface *i, enum lg_hook hook, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	if (hook == LG_HOOK_XDP)
+		return attach_xdp(n, i, ret_fail, c);
+	return attach_as(n, i, hook, LG_MODE_NONE, ret_fail, c);
+}
+
+/* Those at which an interface stays out because its packets are charged below. Of a pattern that is as it should be. */
+static int settle(struct lg_node_interface *i, unsigned charged_below, const struct lg_complaint *c)
+{
+	bool said = strcmp(i->why, c->text) == 0;
+
+	i->attached = !charged_below || i->config->is_pattern;
+	i->charged_below = charged_below;
+	if (!i->attached)
+		return 1;
+	if (charged_below && !said)
+		lg_info("%s", c->text);
+	snprintf(i->why, sizeof(i->why), "%s", charged_below ? c->text : "");
+	return 0;
+}
+
+/* Returns 0, 1 when it stays out of a hook that the configuration asks for by name, with *c saying why, or negative errno. */
 static int attach_all(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
+	unsigned charged_below = 0;
 	int r = 0;
 
+	i->due = i->is_new = false;
 	/* Without it rules that name the interface do not match there; everything else holds. */
 	if (lg_kern_interface_learn(n->kern, i->name) < 0)
 		lg_warn("%s: rules that name this interface do not match on it", i->name);
 	for (enum lg_hook hook = 0; r >= 0 && hook < _LG_HOOK_N; hook++) {
-		if (!wants(i->config, hook))
+		bool below = wants(i->config, hook) && is_charged_below(n, i, hook, c);
+
+		if (below)
+			charged_below |= 1u << hook;
+		if (below || !wants(i->config, hook)) {
 			lg_kern_detach(n->kern, i->name, hook);
-		else if (hook == LG_HOOK_XDP)
-			r = attach_xdp(n, i, ret_fail, c);
-		else
-			r = attach_as(n, i, hook, LG_MODE_NONE, ret_fail, c);
+			i->mode[hook] = LG_MODE_NONE;
+		} else if (i->mode[hook] == LG_MODE_NONE) {
+			r = attach_at(n, i, hook, ret_fail, c);
+		}
 	}
-	if (r < 0)
-		return r;
-	i->attached = true;
-	i->why[0] = '\0';
-	return 0;
+	return r < 0 ? r : settle(i, charged_below, c);
 }
 
 /* Attaches after the start: a failure is said once per cause and tried again. */
@@ -150,7 +211,6 @@ static void retry(struct lg_node *n, struct lg_node_interface *i)
 	struct lg_complaint c = { 0 };
 	enum lg_kern_fail fail;
 
-	i->due = false;
 	if (attach_all(n, i, &fail, &c) == 0)
 		return;
 	/* It went while it was its turn, of which news are on their way. */
@@ -161,12 +221,31 @@ static void retry(struct lg_node *n, struct lg_node_interface *i)
 	snprintf(i->why, sizeof(i->why), "%s", c.text);
 }
 
+/* Who gets packets from whom has changed: what is attached above something that is attached has to go, what stayed out may come. */
+static void stack_check(struct lg_node *n)
+{
+	struct lg_complaint c;
+
+	if (n->seen_changes == lg_links_changes(n->links) && !n->stack_changed)
+		return;
+	n->seen_changes = lg_links_changes(n->links);
+	n->stack_changed = false;
+	for (size_t i = 0; i < n->n_interfaces; i++) {
+		struct lg_node_interface *in = &n->interfaces[i];
+
+		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
+			in->due |= (in->charged_below & (1u << hook)) ||
+				   (in->mode[hook] != LG_MODE_NONE && is_charged_below(n, in, hook, &c));
+	}
+}
+
 /* What is due, for a slice of time; the rest after a rest. */
 static void work(void *arg)
 {
 	uint64_t until_ns = lg_clock_now_ns() + SLICE_NS;
 	struct lg_node *n = arg;
 
+	stack_check(n);
 	for (size_t i = 0; i < n->n_interfaces; i++) {
 		struct lg_node_interface *in = &n->interfaces[i];
 
@@ -186,6 +265,7 @@ static void work(void *arg)
 static void lost(struct lg_node_interface *i, const char *why)
 {
 	i->attached = false;
+	i->charged_below = 0;
 	memset(i->mode, 0, sizeof(i->mode));
 	snprintf(i->why, sizeof(i->why), "%s", why);
 }
@@ -202,6 +282,7 @@ static void came(struct lg_node *n, const char *ifname, uint32_t ifindex)
 	/* Deleted and made again, and the former news were lost. */
 	if (i->ifindex != ifindex)
 		lost(i, "not attached yet");
+	i->is_new |= i->ifindex != ifindex;
 	i->ifindex = ifindex;
 	i->due = !i->attached;
 }
@@ -253,7 +334,7 @@ static bool is_complete(struct lg_node *n, struct lg_node_interface *i)
 	struct lg_attachment a;
 
 	for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++) {
-		int r = wants(i->config, hook) ? lg_kern_attached(n->kern, i->name, hook, &a) : -EAGAIN;
+		int r = i->mode[hook] != LG_MODE_NONE ? lg_kern_attached(n->kern, i->name, hook, &a) : -EAGAIN;
 
 		/* What cannot be told is left as it was. */
 		if (r == 0 || (r == 1 && a.ifindex != i->ifindex))
@@ -307,12 +388,11 @@ void lg_node_links_tick(void *arg)
 		lg_links_each(n->links, take_in, n);
 	}
 	for (size_t i = 0; i < n->n_interfaces; i++)
-		n->interfaces[i].due |= !n->interfaces[i].attached;
+		n->interfaces[i].due |= !n->interfaces[i].attached || n->interfaces[i].charged_below;
 	for (; n_looks < n->n_interfaces && n_looks < LOOKED_AT_MAX; n_looks++) {
 		struct lg_node_interface *i = &n->interfaces[n->next_look++ % n->n_interfaces];
 
-		if (i->attached)
-			look_at(n, i);
+		look_at(n, i);
 	}
 	work(n);
 }
@@ -340,19 +420,18 @@ int lg_node_links_check(struct lg_node *n, struct lg_complaint *c)
 	return 0;
 }
 
-/* What must be attached, or the node does not start. Of the rest only that the kernel lets us do nothing at all. */
-static bool is_fatal(const struct lg_node_interface *i, enum lg_kern_fail fail)
+/* What must be attached, or the node does not start: but for what is charged elsewhere. Of the rest only that we may do nothing at all. */
+static bool is_fatal(const struct lg_node_interface *i, int r, enum lg_kern_fail fail)
 {
-	return !i->config->wait || fail == LG_KERN_PRIVILEGE;
+	return r < 0 && (!i->config->wait || fail == LG_KERN_PRIVILEGE);
 }
 
 static int attach_first(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	int r;
 
-	i->due = false;
 	r = attach_all(n, i, ret_fail, c);
-	if (r == 0 || is_fatal(i, *ret_fail))
+	if (r == 0 || is_fatal(i, r, *ret_fail))
 		return r;
 	lg_error("%s: not attached, tried again each second: %s", i->name, c->text);
 	snprintf(i->why, sizeof(i->why), "%s", c->text);

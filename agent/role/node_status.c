@@ -298,7 +298,7 @@ static void attach_metrics(const struct lg_node *n, struct lg_metrics *m)
 		const struct lg_node_interface *in = &n->interfaces[i];
 
 		for (enum lg_hook hook = 0; hook < _LG_HOOK_N; hook++)
-			if (lg_node_links_wants(in, hook))
+			if (lg_node_links_wants(in, hook) && !(in->attached && in->charged_below & (1u << hook)))
 				lg_metrics_add(m, LG_METRIC_ATTACHED, in->mode[hook] != LG_MODE_NONE, "interface", in->name, "hook",
 					       lg_hook_name(hook), "mode", lg_attach_mode_name(in->mode[hook]), NULL);
 	}

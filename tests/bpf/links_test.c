@@ -208,6 +208,60 @@ static void an_interface_that_leaves_a_bridge_is_not_gone(void **state)
 	lg_links_free(links);
 }
 
+static bool note_below(void *arg, const char *ifname)
+{
+	char *names = arg, *at = names, after[256];
+
+	while (*at && strcmp(at, ifname) < 0)
+		at = strchr(at, ' ') + 1;
+	snprintf(after, sizeof(after), "%s", at);
+	snprintf(at, 256 - (size_t)(at - names), "%s %s", ifname, after);
+	return false;
+}
+
+/* Names of what is below an interface, in the order of the alphabet. */
+static const char *below(struct lg_links *links, const char *ifname)
+{
+	static char names[256];
+
+	names[0] = '\0';
+	assert_false(lg_links_below(links, if_nametoindex(ifname), note_below, names));
+	return names;
+}
+
+static void it_is_known_whose_packets_come_through_whom(void **state)
+{
+	struct lg_links *links = watch();
+
+	(void)state;
+	if (system("ip link add lgbr type bridge 2>/dev/null"))
+		skip(); /* no bridges in this kernel */
+	run("ip link add lga0 type veth peer name lgb0 && ip link add lga1 type veth peer name lgb1");
+	read_news(links);
+	/* The other end of a pair is not below. */
+	assert_string_equal(below(links, "lga0"), "");
+	assert_string_equal(below(links, "lgbr"), "");
+	run("ip link set lga1 master lgbr && ip link set lga0 master lgbr");
+	read_news(links);
+	assert_string_equal(below(links, "lgbr"), "lga0 lga1 ");
+	assert_string_equal(below(links, "lga0"), "");
+	/* Devices upon devices, where the kernel has them. */
+	if (system("ip link add link lgbr name lgbr.7 type vlan id 7 2>/dev/null") == 0) {
+		run("ip link add lgbond type bond && ip link set lgb0 down && ip link set lgb0 master lgbond");
+		run("ip link add link lgbond name lgbond.8 type vlan id 8");
+		read_news(links);
+		assert_string_equal(below(links, "lgbr.7"), "lga0 lga1 lgbr ");
+		assert_string_equal(below(links, "lgbond.8"), "lgb0 lgbond ");
+	}
+	run("ip link set lga0 nomaster");
+	read_news(links);
+	assert_string_equal(below(links, "lgbr"), "lga1 ");
+	run("ip link del lga1");
+	read_news(links);
+	assert_string_equal(below(links, "lgbr"), "");
+	lg_links_free(links);
+}
+
 /* A process in a network namespace of its own; it ends when *ret_stop is closed. */
 static pid_t elsewhere(int *ret_stop)
 {
@@ -366,6 +420,7 @@ int main(void)
 		T(what_is_there_at_the_start_is_told),
 		T(news_come_once_for_each_appearing_coming_up_and_going),
 		T(an_interface_that_leaves_a_bridge_is_not_gone),
+		T(it_is_known_whose_packets_come_through_whom),
 		T(an_interface_that_moves_to_another_namespace_is_gone),
 		T(fifty_pairs_made_and_deleted_are_all_told),
 		T(an_interface_made_again_has_its_new_index),

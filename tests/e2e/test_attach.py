@@ -8,6 +8,7 @@ import time
 
 import pytest
 from lib.daemon import READY
+from lib.host import HOST
 from lib.net import ip
 from lib.prom import Page
 from lib.wait import until
@@ -116,7 +117,7 @@ def test_what_somebody_detaches_is_attached_again_and_what_somebody_put_there_is
     until(lambda: readyz(host)[0] == 503, "that is seen", timeout_s=3)
     until(lambda: readyz(host)[0] == 200, "and made good", timeout_s=3)
     assert set(attached(host)) == {("lga0", "xdp"), ("in0", "tc_ingress")} and len(links(host)) == 2
-    assert sum("somebody detached our program" in line for line in node.lines) == 2
+    assert sum("detached our program; it is" in line for line in node.lines) == 2
     # This time somebody is faster.
     source, made = tmp_path / "foreign.bpf.c", tmp_path / "foreign.bpf.o"
     source.write_text('#include <linux/bpf.h>\n__attribute__((section("xdp"), used)) int lgt_foreign(struct xdp_md *ctx)\n'
@@ -263,3 +264,40 @@ def test_a_rules_file_that_is_gone_leaves_those_last_in_force(host):
     node = running(host)
     assert [rule["rule"] for rule in host.instance.json("rules")] == ["other"]
     assert any("No such file" in line and "the rules last in force" in line for line in node.lines)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("port", [{"xdp": "native"}, {"tc": "on"}], ids=["xdp", "tc"])
+def test_a_packet_that_passes_a_bridge_and_its_port_is_charged_once(host, port):
+    """in0 becomes a port of br0, which has the addresses: each packet passes both."""
+    configured(host, [{"name": "br0", "tc_egress": "on", "wait": True}, {"name": "in0", "wait": True, **port}])
+    ip("link", "add", "br0", "type", "bridge", ns=host.ns)
+    node = running(host)
+    above = {("br0", "tc_ingress"): "tcx", ("br0", "tc_egress"): "tcx"}
+    below = {("in0", "xdp"): "native"} if "xdp" in port else {("in0", "tc_ingress"): "tcx"}
+    assert attached(host) == above | below
+    ip("address", "flush", "dev", "in0", ns=host.ns)
+    ip("link", "set", "in0", "master", "br0", ns=host.ns)
+    ip("address", "add", HOST[4] + "/24", "dev", "br0", ns=host.ns)
+    ip("link", "set", "br0", "address", host.ns.mac("in0"), "up", ns=host.ns)
+    # What goes out of the bridge passes no other program, so it stays.
+    below[("br0", "tc_egress")] = "tcx"
+    until(lambda: attached(host) == below, "the bridge gives way to its port", timeout_s=2)
+    assert "in0" in missing(host)["br0"] and readyz(host)[0] == 503
+    assert page(host).get("leasegate_attached", interface="br0", hook="tc_ingress", mode="none") == 0
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(100)
+        until(lambda: host.instance.seen("per-source") >= 100, "all were judged")
+        until(lambda: got.n == 50, "what is admitted arrives")
+    assert host.instance.counts("per-source") == {"admitted": 50, "limit": 50}
+    # So it is after a restart, and with a pattern it is as it should be.
+    node.kill()
+    node = running(host)
+    assert attached(host) == below and readyz(host)[0] == 503
+    node.stop()
+    configured(host, [{"name": "br*", "tc_egress": "on"}, {"name": "in0", **port}])
+    running(host)
+    assert attached(host) == below and readyz(host)[0] == 200
+    # Once the port has left, the bridge is limited by itself.
+    ip("link", "set", "in0", "nomaster", ns=host.ns)
+    until(lambda: attached(host) == above | below, "each has its own packets", timeout_s=2)
