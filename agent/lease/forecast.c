@@ -152,7 +152,7 @@ uint32_t lg_forecast_small(const struct lg_terms *t)
 	static const struct small bucket[] = { { 42, 268 }, { 100, 569 }, { 200, 822 }, { 400, 987 }, { 800, 995 } };
 	static const struct small window[] = { { 42, 253 }, { 100, 558 }, { 200, 747 }, { 400, 878 },
 					       { 800, 919 }, { 1667, 940 }, { 8000, 975 } };
-	uint64_t tok_x100 = 100 * lg_min_u64(t->limit_tok, LG_BURST_MAX_TOK) / t->hosts;
+	uint64_t tok_x100 = 100 * lg_min_u64(t->limit_tok, LG_BURST_MAX_TOK) / t->cost_tok / t->hosts;
 
 	if (!t->limit_tok || t->hosts == 1 || !lg_terms_is_small(t))
 		return 1000;

@@ -152,7 +152,7 @@ static uint64_t max_outstanding_tok(const struct lg_terms *t, const struct lg_ru
 		out_tok = lg_max_u64(out_tok, lg_min_u64(lg_terms_needed_tok(t), t->budget_tok / 2));
 	else
 		out_tok = lg_max_u64(out_tok, lg_min_u64(lg_terms_needed_tok(t), most_tok));
-	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8ull * t->hosts)), 1);
+	return lg_max_u64(lg_max_u64(out_tok, lg_min_u64(t->budget_tok, 8 * t->cost_tok * t->hosts)), 1);
 }
 
 uint64_t lg_terms_quiet_tok(const struct lg_terms *t)
@@ -176,7 +176,7 @@ uint64_t lg_terms_period_ns(const struct lg_terms *t, uint64_t demand_mtps)
 
 bool lg_terms_is_small(const struct lg_terms *t)
 {
-	return t->limit_tok < (t->algorithm == LG_TOKEN_BUCKET ? 8ull : 80ull) * t->hosts;
+	return t->limit_tok < (t->algorithm == LG_TOKEN_BUCKET ? 8ull : 80ull) * t->cost_tok * t->hosts;
 }
 
 /* A window serves W / (W + Lambda): what it frees waits for the end of its slot, a tick of the home and a round trip. So slot and tick
@@ -202,7 +202,7 @@ static uint64_t cold_wanted_tok(const struct lg_terms *t, const struct lg_rule_d
 		return rule->lease.cold_start_tok;
 	if (rule->class != LG_CLASS_LEASE || rule->unit == LG_UNIT_BYTES || lg_terms_span_ns(t) > COLD_SPAN_MAX_NS)
 		return 0;
-	return hosts && hosts <= t->budget_tok / 100;
+	return hosts && t->cost_tok * hosts <= t->budget_tok / 100 ? t->cost_tok : 0;
 }
 
 /*
@@ -246,6 +246,7 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 		.far_rtt_ns = fleet->far_rtt_ns ? fleet->far_rtt_ns : FAR_RTT_NS,
 		.limit_tok = rule->limit_tok,
 		.per_ns = rule->per_ns,
+		.cost_tok = lg_max_u64(rule->cost, 1),
 		.budget_tok = rule->algorithm == LG_TOKEN_BUCKET ? rule->burst_tok : rule->limit_tok,
 		.regions = (uint32_t)lg_max_u64(fleet->regions, 1),
 		.hosts = (uint32_t)lg_max_u64(fleet->hosts, 1),

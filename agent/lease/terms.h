@@ -24,6 +24,7 @@ struct lg_terms {
 	uint64_t far_rtt_ns;
 	uint64_t limit_tok;		/* what is leased: limit_tok per per_ns; a window holds limit_tok in any trailing per_ns */
 	uint64_t per_ns;
+	uint64_t cost_tok;		/* of one packet or byte, the least that is of use to anybody */
 	uint64_t budget_tok;		/* B: burst of a token bucket, limit of a window */
 	uint32_t regions;		/* R */
 	uint32_t hosts;			/* H, over all regions */
@@ -59,7 +60,7 @@ uint64_t lg_terms_quiet_tok(const struct lg_terms *terms);
 uint64_t lg_terms_quiet_period_ns(const struct lg_terms *terms);
 /* The period of a region with that demand: as long as no more than lg_terms_quiet_tok() comes together in it, but no shorter than T. */
 uint64_t lg_terms_period_ns(const struct lg_terms *terms, uint64_t demand_mtps);
-/* Are there so few tokens for each host that one who has none would be refused what another one keeps? */
+/* Are there so few packets for each host that one who has none would be refused what another one keeps? */
 bool lg_terms_is_small(const struct lg_terms *terms);
 /* All that may be out is less than is minted in two Lambda: what is spent must be told soon. */
 bool lg_terms_is_cramped(const struct lg_terms *terms);

@@ -188,28 +188,28 @@ static bool patience_warn(const struct lg_rule_def *rule, const struct lg_explai
 
 static bool small_limit_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
-	unsigned int wanted = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
+	unsigned int times = rule->algorithm == LG_TOKEN_BUCKET ? 8 : 80;
+	uint64_t wanted = rule->cost * times;
 
-	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok ||
-	    rule->limit_tok >= (uint64_t)wanted * env->hosts)
+	if (rule->scope != LG_SCOPE_GLOBAL || !env->hosts || !rule->limit_tok || rule->limit_tok >= wanted * env->hosts)
 		return false;
-	lg_words_add(t,
-		     "a limit of %" PRIu64
-		     " is small for %u hosts (%u for each are wanted): where many see one key, part of it stays unused",
-		     rule->limit_tok, env->hosts, wanted);
+	lg_words_add(t, "a limit of %" PRIu64 " is small for %u hosts (%" PRIu64 " for each are wanted", rule->limit_tok, env->hosts, wanted);
+	if (rule->cost > 1)
+		lg_words_add(t, ", %u times the cost", times);
+	lg_words_add(t, "): where many see one key, part of it stays unused");
 	return true;
 }
 
 static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	uint64_t tok = lg_rule_shares_tok(rule, rule->limit_tok);
-	unsigned int wanted = lg_rule_sets_shares_aside(rule) && rule->algorithm != LG_TOKEN_BUCKET ? 2 : 1;
+	uint64_t wanted = rule->cost * (lg_rule_sets_shares_aside(rule) && rule->algorithm != LG_TOKEN_BUCKET ? 2 : 1);
 
 	if (rule->scope != LG_SCOPE_GLOBAL || rule->fallback != LG_FALLBACK_SHARE || !rule->limit_tok ||
-	    tok >= (uint64_t)wanted * env->hosts)
+	    tok >= wanted * env->hosts)
 		return false;
 	lg_words_add(t,
-		     "the fallback share of a host is below %u (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
+		     "the fallback share of a host is below %" PRIu64 " (%" PRIu64 " over %u hosts): one that is cut off admits nothing",
 		     wanted, tok, env->hosts);
 	return true;
 }

@@ -102,6 +102,11 @@ TEST(a_small_limit_is_served_by_tokens_per_host)
 
 		lg_terms_init(&rule, &fleet, &t);
 		assert_in_range(lg_forecast_small(&t), rows[i].low, rows[i].high);
+		/* A limit of as many packets, each of which costs 7. */
+		rule = rule_of(rows[i].algorithm, 7 * rows[i].limit_tok, 60000, 7 * rows[i].limit_tok);
+		rule.cost = 7;
+		lg_terms_init(&rule, &fleet, &t);
+		assert_in_range(lg_forecast_small(&t), rows[i].low, rows[i].high);
 	}
 }
 

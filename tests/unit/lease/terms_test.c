@@ -152,16 +152,18 @@ TEST(a_message_budget_sets_the_period_as_long_as_half_of_the_budget_covers_it)
 
 TEST(limits_that_are_small_for_their_hosts_are_owned_by_one)
 {
-	static const struct { enum lg_algorithm algorithm; uint64_t limit_tok; enum lg_lease_owner written; bool owner; } rows[] = {
-		{ LG_TOKEN_BUCKET, 95, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 96, LG_OWNER_AUTO, false },
-		{ LG_SLIDING_WINDOW, 959, LG_OWNER_AUTO, true }, { LG_SLIDING_WINDOW, 960, LG_OWNER_AUTO, false },
-		{ LG_FIXED_WINDOW, 959, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 95, LG_OWNER_OFF, false },
-		{ LG_TOKEN_BUCKET, 100000, LG_OWNER_ON, true },
+	static const struct { enum lg_algorithm algorithm; uint64_t cost, limit_tok; enum lg_lease_owner written; bool owner; } rows[] = {
+		{ LG_TOKEN_BUCKET, 1, 95, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 1, 96, LG_OWNER_AUTO, false },
+		{ LG_SLIDING_WINDOW, 1, 959, LG_OWNER_AUTO, true }, { LG_SLIDING_WINDOW, 1, 960, LG_OWNER_AUTO, false },
+		{ LG_FIXED_WINDOW, 1, 959, LG_OWNER_AUTO, true }, { LG_TOKEN_BUCKET, 1, 95, LG_OWNER_OFF, false },
+		{ LG_TOKEN_BUCKET, 1, 100000, LG_OWNER_ON, true }, { LG_TOKEN_BUCKET, 5, 479, LG_OWNER_AUTO, true },
+		{ LG_TOKEN_BUCKET, 5, 480, LG_OWNER_AUTO, false }, { LG_SLIDING_WINDOW, 5, 4799, LG_OWNER_AUTO, true },
+		{ LG_SLIDING_WINDOW, 5, 4800, LG_OWNER_AUTO, false },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct lg_rule_def rule = { .algorithm = rows[i].algorithm, .limit_tok = rows[i].limit_tok, .per_ns = 60 * S,
-					    .burst_tok = rows[i].limit_tok, .lease.owner = rows[i].written };
+		struct lg_rule_def rule = { .algorithm = rows[i].algorithm, .cost = rows[i].cost, .limit_tok = rows[i].limit_tok,
+					    .per_ns = 60 * S, .burst_tok = rows[i].limit_tok, .lease.owner = rows[i].written };
 		struct lg_terms t;
 
 		lg_terms_init(&rule, &(struct lg_fleet){ .regions = 3, .hosts = 12 }, &t);
@@ -215,7 +217,7 @@ TEST(what_hosts_may_spend_at_first_is_taken_off_what_is_leased)
 	}
 }
 
-TEST(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts)
+TEST(unwritten_it_is_one_packet_of_a_fair_share_that_is_large_for_its_hosts)
 {
 	static const struct {
 		enum lg_rule_class class;
@@ -223,27 +225,29 @@ TEST(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts)
 		enum lg_unit unit;
 		uint64_t limit_tok, burst_tok, per_s, written_tok;
 		uint32_t hosts;
-		uint64_t cold_tok;
+		uint64_t cold_tok, cost;
 	} rows[] = {
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 1 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 13, 0 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 0, 0 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, 0, 12, 0 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, 1, 12, 1 },
-		{ LG_CLASS_STRICT, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_SYNC, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_BYTES, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 600, LG_COLD_START_AUTO, 12, 1 },
-		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 601, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 50, LG_COLD_START_AUTO, 12, 1 },
-		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 51, LG_COLD_START_AUTO, 12, 0 }, /* 612 s to mint it */
-		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 9999, 1199, 60, LG_COLD_START_AUTO, 12, 0 },
-		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 0, 1200, 60, LG_COLD_START_AUTO, 12, 0 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 1, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 13, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 0, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, 0, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1199, 1199, 60, 1, 12, 1, 1 },
+		{ LG_CLASS_STRICT, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_SYNC, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_BYTES, 1200, 1200, 60, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 600, LG_COLD_START_AUTO, 12, 1, 1 },
+		{ LG_CLASS_LEASE, LG_FIXED_WINDOW, LG_UNIT_PACKETS, 1200, 1200, 601, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 50, LG_COLD_START_AUTO, 12, 1, 1 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 100, 1200, 51, LG_COLD_START_AUTO, 12, 0, 1 }, /* 612 s to mint it */
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 9999, 1199, 60, LG_COLD_START_AUTO, 12, 0, 1 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 6000, 6000, 60, LG_COLD_START_AUTO, 12, 5, 5 },
+		{ LG_CLASS_LEASE, LG_SLIDING_WINDOW, LG_UNIT_PACKETS, 5999, 5999, 60, LG_COLD_START_AUTO, 12, 0, 5 },
+		{ LG_CLASS_LEASE, LG_TOKEN_BUCKET, LG_UNIT_PACKETS, 0, 1200, 60, LG_COLD_START_AUTO, 12, 0, 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct lg_rule_def rule = { .class = rows[i].class, .algorithm = rows[i].algorithm, .unit = rows[i].unit,
+		struct lg_rule_def rule = { .class = rows[i].class, .algorithm = rows[i].algorithm, .unit = rows[i].unit, .cost = rows[i].cost,
 					    .limit_tok = rows[i].limit_tok, .per_ns = rows[i].per_s * S, .burst_tok = rows[i].burst_tok,
 					    .lease.cold_start_tok = rows[i].written_tok };
 		struct lg_terms t;
@@ -418,7 +422,7 @@ int main(void)
 		cmocka_unit_test(limits_that_are_small_for_their_hosts_are_owned_by_one),
 		cmocka_unit_test(what_hosts_may_spend_at_first_leaves_half_of_the_budget_to_lend),
 		cmocka_unit_test(what_hosts_may_spend_at_first_is_taken_off_what_is_leased),
-		cmocka_unit_test(unwritten_it_is_one_token_of_a_fair_share_that_is_large_for_its_hosts),
+		cmocka_unit_test(unwritten_it_is_one_packet_of_a_fair_share_that_is_large_for_its_hosts),
 		cmocka_unit_test(shares_of_a_strict_rule_are_taken_off_what_is_leased),
 		cmocka_unit_test(a_host_that_forgot_starts_keys_with_nothing_for_a_span),
 		cmocka_unit_test(short_spans_are_lent_as_limits),

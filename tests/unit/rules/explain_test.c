@@ -233,6 +233,16 @@ static void what_may_surprise_its_writer_is_warned_of(void **state)
 		  { 3, 12 },
 		  { "a limit of 959 is small for 12 hosts (80 for each are wanted): where many see one key, part of it "
 		    "stays unused" } },
+		{ "limit: 480/1s, scope: global, cost: 5", { 3, 12 }, { NULL } },
+		{ "limit: 479/1s, scope: global, cost: 5",
+		  { 3, 12 },
+		  { "a limit of 479 is small for 12 hosts (40 for each are wanted, 8 times the cost): where many see one key, part of it "
+		    "stays unused" } },
+		{ "limit: 59/1s, burst: 1000, scope: global, cost: 5",
+		  { 3, 12 },
+		  { "a limit of 59 is small for 12 hosts (40 for each are wanted, 8 times the cost): where many see one key, part of it "
+		    "stays unused",
+		    "the fallback share of a host is below 5 (59 over 12 hosts): one that is cut off admits nothing" } },
 		{ "limit: 95/1s, scope: global", { 0, 0 }, { NULL } },
 		{ "limit: 11/1s, burst: 100, scope: global",
 		  { 3, 12 },
