@@ -60,20 +60,32 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		visit->pkt.bytes = bpf_xdp_get_buff_len(f->ctx);
 	if (set->needs & LG_NEEDS_INTERFACE)
 		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
+	if (ctl->has_lists && class == LG_CLASS_IP) {
+		r = lg_list_find(&visit->pkt);
+		if (r != LG_LIST_NONE)
+			return r == LG_LIST_ALLOW ? LG_PASS_ALLOWED : (enum lg_reason)lg_listed(&visit->pkt, active, f->hook);
+	}
 	lg_classify(classifier, &visit->pkt, &hits);
 	if (class == LG_CLASS_EXEMPT)
 		lg_bits_keep(&hits, &set->exempt);
 	if (lg_bits_empty(&hits))
-		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? LG_PASS_EXEMPT
+		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? (enum lg_reason)lg_exempt(&visit->pkt, f->hook, 0)
 											 : LG_PASS_NOT_IP;
 	if (lg_bits_single(&hits, &only)) {
 		rule = &set->rules[lg_guessed(only) & (LG_RULES_MAX - 1)];
+		if (rule->special) {
+			r = lg_special(visit, rule, f->hook);
+			if (r >= 0)
+				return r;
+		}
 		if (rule->table != LG_TABLE_LINES)
 			return lg_judge_one(visit, rule);
 		r = lg_line_hit(visit, rule, ctl);
 		if (r >= 0)
 			return r;
 	}
+	if (lg_bits_meet(&hits, &set->pass))
+		return lg_exempt_among(&visit->pkt, f->hook, set, &hits);
 	return lg_judge_many(visit, set, &hits);
 }
 

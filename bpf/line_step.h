@@ -152,8 +152,11 @@ static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_
 		lg_line_note(visit, rule, 0);
 		r &= ~LG_STEP_NOTE;
 	}
-	if (r == LG_DROP_LIMIT || r == LG_DROP_CONTENDED)
+	if (r == LG_DROP_LIMIT || r == LG_DROP_CONTENDED) {
 		lg_line_step_denied(visit, rule);
+		if (rule->special)
+			lg_strike(visit, rule, (__u32)r);
+	}
 	if (r != LG_LINE_FULL && step != LG_STEP_UNDO) {
 		match->generation = LG_GENERATION_LINE;
 		match->reason = r;
@@ -162,7 +165,7 @@ static __always_inline int lg_line_match_step(struct lg_visit *visit, struct lg_
 		return r;
 	r = lg_step(visit, match, rule, NULL, step);
 	if (r & LG_STEP_DENIED)
-		lg_denied(visit, rule, NULL);
+		lg_refused(visit, rule, NULL, lg_step_reason(r));
 	return r;
 }
 
@@ -202,8 +205,11 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), false, rule, &ask, LG_TAKE_TRIES);
 		if (!(word & LG_LINE_NOTED))
 			lg_line_note(visit, rule, lg_line_at(&spot));
-		if (r == LG_DROP_LIMIT)
+		if (r == LG_DROP_LIMIT) {
 			lg_line_denied(visit, rule, spot.index * LG_LINE_SLOTS + i);
+			if (rule->special)
+				lg_strike(visit, rule, LG_DROP_LIMIT);
+		}
 	}
 	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "line_step.h"
+#include "lists.h"
 
 /* The rules that a packet matches. */
 struct lg_matches {
@@ -47,6 +48,8 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 	int r;
 
 	lg_visit_key(visit, rule);
+	if (rule->special && step != LG_STEP_UNDO && lg_is_barred(visit, rule))
+		return LG_DROP_BANNED;
 	if (rule->table == LG_TABLE_LINES)
 		return lg_step_reason(lg_line_match_step(visit, match, rule, step));
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)

@@ -11,6 +11,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* its words are stored one by one */
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct lg_control);
@@ -45,6 +46,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct lg_interface_class);
 } interfaces SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* the kernel has no others */
+	__uint(max_entries, LG_LISTS_MAX);
+	__type(key, struct lg_list_key);
+	__type(value, struct lg_list_entry);
+} lists SEC(".maps");
+
+/* Not preallocated: mostly nobody is banned. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, LG_BANS_MAX);
+	__type(key, struct lg_key);
+	__type(value, struct lg_ban);
+} bans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_STRIKE_SLOTS);
+	__type(key, __u32);
+	__type(value, struct lg_strikes);
+} strikes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

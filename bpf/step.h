@@ -222,6 +222,18 @@ __noinline int lg_denied(struct lg_visit *visit, const struct lg_rule *rule, str
 	return 1;
 }
 
+/* lists.h: a refusal of the key at hand may be one too many. */
+__noinline int lg_strike(const struct lg_visit *visit, const struct lg_rule *rule, __u32 reason);
+
+/* All that a refusal by a bucket leads to; NULL as above. */
+static __always_inline void lg_refused(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket,
+				       enum lg_reason reason)
+{
+	lg_denied(visit, rule, bucket);
+	if (rule->special)
+		lg_strike(visit, rule, reason);
+}
+
 /* Notes that a bucket answered; a refusal is counted by lg_denied(). Returns what the agent should hear of the key, as lg_event_type, or 0. */
 static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
 				       enum lg_reason reason)
@@ -399,7 +411,7 @@ static __always_inline int lg_bucket_step(struct lg_visit *visit, struct lg_matc
 						       : lg_step(visit, match, rule, bucket, step);
 
 	if (r & LG_STEP_DENIED)
-		lg_denied(visit, rule, bucket);
+		lg_refused(visit, rule, bucket, lg_step_reason(r));
 	return r;
 }
 
@@ -441,7 +453,7 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);
 		if (!lg_is_pass(reason))
-			lg_denied(visit, rule, bucket);
+			lg_refused(visit, rule, bucket, reason);
 	} else {
 		r = lg_bucket_step(visit, &match, rule, bucket, LG_STEP_TAKE);
 		reason = lg_step_reason(r);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const __u32 zero = 0;
 
@@ -22,20 +23,33 @@ int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret)
 	return read_word(kern, LG_MAP_CONTROL, ret);
 }
 
-/* The agent alone writes `control`, and words that do not change are written over with themselves: packets see no
- * mixture. */
+int lg_control_words(struct lg_kern *kern, struct lg_control **ret_words)
+{
+	void *words;
+
+	if (!kern->control) {
+		words = mmap(NULL, sizeof(*kern->control), PROT_READ | PROT_WRITE, MAP_SHARED, kern->map_fd[LG_MAP_CONTROL], 0);
+		if (words == MAP_FAILED)
+			return -errno;
+		kern->control = words;
+	}
+	*ret_words = kern->control;
+	return 0;
+}
+
 int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable, const uint8_t nat64[16])
 {
-	struct lg_control control;
+	struct lg_control *words;
 	int r;
 
-	r = read_word(kern, LG_MAP_CONTROL, &control);
+	r = lg_control_words(kern, &words);
 	if (r < 0)
 		return r;
-	control.unparsable_drop = unparsable_drop;
-	control.reachable = reachable;
-	memcpy(control.nat64, nat64, sizeof(control.nat64));
-	return write_word(kern, LG_MAP_CONTROL, &control);
+	__atomic_store_n(&words->unparsable_drop, unparsable_drop, __ATOMIC_RELAXED);
+	__atomic_store_n(&words->reachable, reachable, __ATOMIC_RELAXED);
+	if (memcmp(words->nat64, nat64, sizeof(words->nat64)) != 0)
+		memcpy(words->nat64, nat64, sizeof(words->nat64));
+	return 0;
 }
 
 int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret)

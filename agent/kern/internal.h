@@ -16,6 +16,9 @@ enum lg_map {
 	LG_MAP_BUCKETS,
 	LG_MAP_WIDE_KEYS,
 	LG_MAP_INTERFACES,
+	LG_MAP_LISTS,
+	LG_MAP_BANS,
+	LG_MAP_STRIKES,
 	LG_MAP_OVERFLOW,
 	LG_MAP_LINES,
 	LG_MAP_LINE_KEYS,
@@ -62,6 +65,7 @@ struct lg_kern {
 	bool vdir_made;		  /* v<ABI> was made by this process */
 	int map_fd[_LG_MAP_N];	  /* all open */
 	uint32_t max_rules;	  /* ids that the maps have room for */
+	struct lg_control *control; /* mapped when first asked for; see lg_control_words() */
 	int prog_fd[_LG_PROG_N];  /* -1 when only pins were opened */
 	struct lg_made *made;
 	size_t n_made;
@@ -190,6 +194,11 @@ int lg_attach_update_all(struct lg_kern *kern);
 /* How many links and filters of the instance are attached anywhere; the program of one of them is left in
  * *ret_prog_id. */
 int lg_attach_count(struct lg_kern *kern, uint32_t *ret_prog_id);
+
+/* ---- counters.c ---- */
+
+/* The words of `control` as packets read them, each to be stored by itself. */
+int lg_control_words(struct lg_kern *kern, struct lg_control **ret_words);
 
 /* ---- ops.c ---- */
 

@@ -170,6 +170,42 @@ int lg_kern_each_log(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_
 /* The log of a key, or of its rule's keys without one: -ENOENT when there is none. */
 int lg_kern_log_read(struct lg_kern *kern, const struct lg_key *key, struct lg_log *ret);
 
+/* ---- lists ---- */
+
+/* A prefix with all that is said about it. */
+struct lg_list_row {
+	struct lg_list_key key;
+	struct lg_list_entry entry;
+};
+
+/* The operator's verdict while it holds, else that of the file; LG_LIST_NONE: the next shorter prefix decides. */
+enum lg_list_verdict lg_list_entry_verdict(const struct lg_list_entry *entry, uint64_t now_ns);
+/* All of them, in the order of their keys' bytes. *ret_rows is to be freed. */
+int lg_kern_lists_read(struct lg_kern *kern, struct lg_list_row **ret_rows, size_t *ret_n);
+/*
+ * Makes what the file says of each prefix (entry.of_file) what `wanted` says, and nothing of those that it lacks; the operator's stays.
+ * Only what differs is written, what is new before what goes. -E2BIG, with nothing done, if there is no room; -EBUSY as below.
+ */
+int lg_kern_lists_load(struct lg_kern *kern, const struct lg_list_row *wanted, size_t n);
+/* The operator's verdict on a prefix; LG_LIST_NONE takes it back, and is -ENOENT if there is none. until_ns 0: for good.
+ * All that change lists, processes too, take turns: -EBUSY when another one does not end. */
+int lg_kern_list_set(struct lg_kern *kern, const struct lg_list_key *key, enum lg_list_verdict verdict, uint64_t until_ns);
+/* The row that decides about an address in packets of this family (4, 6). 1, or 0: none does. */
+int lg_kern_list_find(struct lg_kern *kern, const uint8_t addr[16], int family, uint64_t now_ns, struct lg_list_row *ret_row);
+/* Takes away what the operator's time is over of. */
+int lg_kern_lists_reap(struct lg_kern *kern, uint64_t now_ns);
+
+/* ---- bans ---- */
+
+/* Calls fn for each ban, those that are over too. Stops as lg_kern_each_bucket() does. */
+int lg_kern_each_ban(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, const struct lg_ban *ban), void *arg);
+/* By hand, in place of what was there. */
+int lg_kern_ban_set(struct lg_kern *kern, const struct lg_key *key, uint64_t now_ns, uint64_t until_ns);
+/* -ENOENT when there is none. */
+int lg_kern_ban_remove(struct lg_kern *kern, const struct lg_key *key);
+/* Takes away bans of rules that are not in the set or ban nobody, and those that no later ban would be counted with. */
+int lg_kern_bans_reap(struct lg_kern *kern, const struct lg_ruleset *set, uint64_t now_ns);
+
 /* ---- events ---- */
 
 /* Readable when key events wait. */

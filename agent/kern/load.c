@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -533,6 +534,9 @@ static const struct {
 	[LG_MAP_BUCKETS] = { sizeof(struct lg_key), sizeof(struct lg_bucket) },
 	[LG_MAP_WIDE_KEYS] = { sizeof(struct lg_key), sizeof(struct lg_wide_key) },
 	[LG_MAP_INTERFACES] = { 4, sizeof(struct lg_interface_class) },
+	[LG_MAP_LISTS] = { sizeof(struct lg_list_key), sizeof(struct lg_list_entry) },
+	[LG_MAP_BANS] = { sizeof(struct lg_key), sizeof(struct lg_ban) },
+	[LG_MAP_STRIKES] = { 4, sizeof(struct lg_strikes) },
 	[LG_MAP_OVERFLOW] = { 4, sizeof(struct lg_bucket) },
 	[LG_MAP_LINES] = { 4, sizeof(struct lg_line) },
 	[LG_MAP_LINE_KEYS] = { 4, sizeof(struct lg_line_key) },
@@ -632,6 +636,8 @@ struct lg_kern *lg_kern_free(struct lg_kern *kern)
 	if (!kern)
 		return NULL;
 	ring_buffer__free(kern->ring);
+	if (kern->control)
+		munmap(kern->control, sizeof(*kern->control));
 	for (int i = 0; i < _LG_MAP_N; i++)
 		if (kern->map_fd[i] >= 0)
 			close(kern->map_fd[i]);

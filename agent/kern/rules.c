@@ -103,7 +103,7 @@ static int check_set(const struct lg_kern *kern, const struct lg_ruleset *set)
 {
 	bool seen[LG_RULES_MAX + 1] = { false };
 
-	if (set->n_rules > LG_RULES_MAX)
+	if (set->n_rules > LG_RULES_MAX || set->n_pass > LG_RULES_MAX - set->n_rules)
 		return -EINVAL;
 	for (__u32 i = 0; i < set->n_rules; i++) {
 		__u32 id = set->rules[i].rule_id;
@@ -192,12 +192,14 @@ static int write_other(struct lg_kern *kern, const struct lg_control *control, c
 {
 	__u32 other = !control->active_set;
 
-	if (classifier && classifier->n_rules != set->n_rules)
+	__u32 n_known = set->n_rules + set->n_pass;
+
+	if (classifier && classifier->n_rules != n_known)
 		return -EINVAL;
 	if (bpf_map_update_elem(kern->map_fd[LG_MAP_RULES], &other, set, BPF_ANY) < 0)
 		return -errno;
 	if (!classifier)
-		return keep_classifier(kern, control->active_set, other, set->n_rules);
+		return keep_classifier(kern, control->active_set, other, n_known);
 	return bpf_map_update_elem(kern->map_fd[LG_MAP_CLASSIFIERS], &other, classifier, BPF_ANY) < 0 ? -errno : 0;
 }
 
@@ -205,13 +207,15 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 		       const struct lg_rule_name *names)
 {
 	_cleanup_free_ struct lg_ruleset *old = NULL;
-	struct lg_control control;
+	struct lg_control control, *words;
 	int r;
 
 	old = malloc(sizeof(*old));
 	if (!old)
 		return -ENOMEM;
-	r = check_set(kern, set);
+	r = lg_control_words(kern, &words);
+	if (r == 0)
+		r = check_set(kern, set);
 	if (r == 0)
 		r = read_active(kern, &control, old);
 	if (r == 0)
@@ -230,9 +234,8 @@ int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const
 		return r;
 	/* Other CPUs must not see the word turned and the entries still old. The system calls between promise no such
 	 * order. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	control.active_set = !control.active_set;
-	return bpf_map_update_elem(kern->map_fd[LG_MAP_CONTROL], &zero, &control, BPF_ANY) < 0 ? -errno : 0;
+	__atomic_store_n(&words->active_set, !control.active_set, __ATOMIC_SEQ_CST);
+	return 0;
 }
 
 /* ---- forgetting a rule ---- */

@@ -31,14 +31,16 @@ enum lg_hook {
 	_LG_HOOK_N
 };
 
-/* ---- map `control` (ARRAY, one entry): written by the agent only ---- */
+/* ---- map `control` (ARRAY, one entry): written by the agent, and by the operator's tool where a member says so. Once packets read it
+ * each word is stored by itself (the map is BPF_F_MMAPABLE for that): a copy of the whole would undo what another wrote meanwhile ---- */
 struct lg_control {
 	__u32 abi_version;	/* LG_ABI_VERSION */
 	__u32 active_set;	/* which entry of `rules` and of `classifiers` is in force: 0 or 1 */
 	__u64 incarnation;	/* grows each time the maps of this instance are made anew; lessors tell old state from new by it */
 	__u64 hash_seed;	/* random: chooses overflow buckets */
 	__u64 line_seed[2];	/* random, with hash_seed: choose a key's line and its tag there */
-	__u32 unparsable_drop;	/* 0: packets whose headers cannot be read pass, 1: they are dropped */
+	__u16 unparsable_drop;	/* 0: packets whose headers cannot be read pass, 1: they are dropped */
+	__u16 has_lists;	/* 0: map `lists` is empty. Also set by the operator's tool */
 	__u32 reachable;	/* 1 while the agent has a working upstream: splits lease_pending from unreachable */
 	__u8 nat64[16];		/* a /96: IPv6 addresses in it are the IPv4 address in their last 32 bits; all 0: none are */
 };
@@ -108,6 +110,47 @@ _Static_assert(sizeof(struct lg_wide_key) == 40, "lg_wide_key: bump LG_ABI_VERSI
 /* ---- map `interfaces` (HASH): ifindex -> its class under each of the two entries of `rules`: an index of lg_ruleset.interfaces ---- */
 struct lg_interface_class {
 	__u32 of_set[2];	/* 0: no rule of the set names it */
+};
+
+/* ---- map `lists` (LPM_TRIE): struct lg_list_key -> struct lg_list_entry: addresses that are let through or refused before any rule ----
+ * The longest prefix in which an address lies decides, if its entry does: one whose time is over does not, then the next shorter one is
+ * asked. Looked at is the peer: the source of what comes in, the destination of what goes out. */
+enum lg_list_verdict { LG_LIST_NONE = 0, LG_LIST_ALLOW = 1, LG_LIST_DENY = 2 };
+
+struct lg_list_key {
+	__u32 prefix_len;	/* of 128 bits: an IPv4 prefix has 96 more than its own. Shorter ones are for packets with an IPv6 header */
+	__u8 addr[16];		/* IPv6, or IPv4 as ::ffff:a.b.c.d */
+};
+_Static_assert(sizeof(struct lg_list_key) == 20, "lg_list_key: bump LG_ABI_VERSION");
+
+struct lg_list_entry {
+	__u64 until_ns;		/* the operator's verdict holds before this, CLOCK_BOOTTIME; 0: until it is removed */
+	__u8 of_operator;	/* enum lg_list_verdict: goes before that of the file while it holds */
+	__u8 of_file;		/* enum lg_list_verdict: of the rules file */
+	__u8 prefix_len;	/* as in the key: what is shorter is asked next */
+	__u8 _pad[5];
+};
+_Static_assert(sizeof(struct lg_list_entry) == 16, "lg_list_entry: bump LG_ABI_VERSION");
+
+/* ---- map `bans` (HASH): struct lg_key -> struct lg_ban: keys that their rule refuses for a time ---- */
+struct lg_ban {
+	__u64 until_ns;		/* CLOCK_BOOTTIME: refused before this */
+	__u64 since_ns;		/* when the ban began */
+	__u32 times;		/* bans of this key in a row, this one included */
+	__u32 by_operator;	/* 1: set by hand */
+};
+_Static_assert(sizeof(struct lg_ban) == 24, "lg_ban: bump LG_ABI_VERSION");
+
+/* ---- map `strikes` (ARRAY): refusals that are counted towards a ban, one word for all keys whose hash leads there ----
+ * {16 bits: tag of the key, 28 bits: when the first of them was, in LG_STRIKE_UNIT_NS, 20 bits: how many}. A key that finds another's
+ * word counts that down, and has it when nothing is left: so a flood of keys, each refused a few times, hides nobody who is refused
+ * more often than all others of his word together. */
+#define LG_STRIKE_COUNT_BITS 20
+#define LG_STRIKE_START_BITS 28
+#define LG_STRIKE_UNIT_NS (1ull << 20) /* about a millisecond: the start goes round in 78 hours */
+
+struct lg_strikes {
+	__u64 word;
 };
 
 enum lg_bucket_kind {
@@ -234,7 +277,26 @@ enum lg_rule_flags {
 	LG_RULE_EVALUATE_ALL = 1 << 2,	/* asked for its would-be verdict even when another rule already denied */
 	LG_RULE_BYTES = 1 << 6,		/* the unit is bytes (wire bytes without FCS); else packets */
 	LG_RULE_EXEMPT = 1 << 8,	/* names packets that are limited only by rules that name them */
+	LG_RULE_PASS = 1 << 9,		/* no rule but an exemption: what it matches passes; of the rest only flags and `special` count */
+	LG_RULE_BOUNDED = 1 << 10,	/* of an exemption: within LG_EXEMPT_PER_S */
 };
+
+/* What is not on the common way of a packet: one test says whether there is any. */
+enum lg_rule_special {
+	LG_SPECIAL_BAN = 1 << 0,	/* keys can be banned */
+	LG_SPECIAL_PASS = 1 << 4,	/* LG_RULE_PASS */
+};
+
+/* When a key is banned: `after` refusals within within_ns of the first of them ban it for for_ns; twice as long each time, up to max_ns,
+ * where the ban before ended less than max_ns ago. */
+struct lg_ban_terms {
+	__u64 within_ns;
+	__u64 for_ns;
+	__u64 max_ns;		/* 0: always for_ns */
+	__u32 after;		/* 0: the rule bans nobody */
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct lg_ban_terms) == 32, "lg_ban_terms: bump LG_ABI_VERSION");
 
 enum lg_rule_algorithm { LG_RULE_TOKEN_BUCKET = 0, LG_RULE_FIXED_WINDOW = 1, LG_RULE_SLIDING_WINDOW = 2, LG_RULE_SLIDING_LOG = 3 };
 enum lg_rule_table { LG_TABLE_EXACT = 0, LG_TABLE_LINES = 1 };
@@ -266,7 +328,8 @@ struct lg_rule {
 	__u8 fallback;		/* enum lg_fallback; global rules */
 	__u8 algorithm;		/* enum lg_rule_algorithm; host scope */
 	__u8 table;		/* enum lg_rule_table */
-	__u8 _pad[3];
+	__u8 special;		/* enum lg_rule_special */
+	__u8 _pad[2];
 	__u32 cost;		/* tokens for each packet or byte; at least 1 */
 	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
@@ -282,8 +345,9 @@ struct lg_rule {
 	__u64 burst_tok;
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
+	struct lg_ban_terms ban;
 };
-_Static_assert(sizeof(struct lg_rule) == 296, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 328, "lg_rule: bump LG_ABI_VERSION");
 
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,
@@ -299,9 +363,12 @@ struct lg_ruleset {
 	__u64 version;		/* grows with each load */
 	__u32 n_rules;
 	__u32 needs;		/* enum lg_set_needs: what is looked up for the packet, because some rule asks for it */
-	struct lg_bits exempt;	/* rules with LG_RULE_EXEMPT */
+	struct lg_bits exempt;	/* rules and exemptions with LG_RULE_EXEMPT */
+	struct lg_bits pass;	/* exemptions, whose records follow those of the rules: n_pass of them */
+	__u32 n_pass;
+	__u32 _pad;
 	char interfaces[LG_INTERFACE_CLASSES][16]; /* names of the classes, from 1 on; "" behind the last */
-	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; behind n_rules what retired rules were, should they return */
+	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; then exemptions; then what retired rules were, in case they return */
 };
 
 /* ---- map `classifiers` (ARRAY, two entries, in step with `rules`): which rules of the set a packet matches ---- */
@@ -439,6 +506,17 @@ struct lg_ops_args {
 	__u32 done;		/* answered */
 };
 
+/* What is exempt, in kinds that must not crowd each other out. */
+enum lg_exempt_kind {
+	LG_EXEMPT_ARP = 0,
+	LG_EXEMPT_ND = 1,
+	LG_EXEMPT_PATH = 2,		/* "fragmentation needed" and "packet too big": from anywhere, unlike the two before */
+	LG_EXEMPT_CONTROL = 3,		/* link-local multicast, and who listens to it */
+	LG_EXEMPT_DATAGRAM = 4,		/* exemptions with LG_RULE_BOUNDED: DHCP */
+	LG_EXEMPT_STREAM = 5,		/* those of TCP: sessions of our own */
+	_LG_EXEMPT_N
+};
+
 /* ---- map `shared` (ARRAY, one entry): words all CPUs share ---- */
 struct lg_shared {
 	__u64 announce_full_at_ns;	/* limits key events to LG_ANNOUNCE_PER_S */
@@ -446,6 +524,9 @@ struct lg_shared {
 	__u64 events_limited;		/* key events held back by that limit */
 	__u64 map_full;			/* packets whose key found `buckets` full */
 	__u64 lines_full;		/* packets whose key found all slots of its line live */
+	__u64 bans_full;		/* refusals that should have banned a key, but `bans` was full */
+	__u64 strikes_lost;		/* refusals that found the word of another key in `strikes` */
+	__u64 exempt_full_at_ns[_LG_HOOK_N][_LG_EXEMPT_N]; /* what is exempt, kind by kind, within LG_EXEMPT_PER_S */
 };
 
 /* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */

@@ -31,6 +31,17 @@
 #define LG_LOG_COST_MAX 64		/* slots that one packet may take, a superframe counted as its segments; power of two */
 #define LG_LOGS_DEFAULT 256		/* entries of map logs unless configured: 2 MiB */
 #define LG_LOGS_LIMIT 65536		/* most entries that may be configured: 513 MiB */
+#define LG_LIST_FILE_MAX 100000		/* prefixes in the lists of one rules file */
+#define LG_LISTS_MAX 131072		/* entries of map lists: those, and the operator's */
+#define LG_LIST_FILES_MAX 64		/* files that the lists of one rules file name */
+#define LG_BANS_MAX 65536		/* entries of map bans: keys banned at one time, 10 MiB if all are */
+#define LG_STRIKE_SLOTS 131072		/* words of map strikes: 1 MiB, power of two. To hide one key takes a flood so many times as large */
+#define LG_BAN_AFTER_MAX 1000000	/* refusals before a ban: below 2^LG_STRIKE_COUNT_BITS */
+#define LG_BAN_WITHIN_MIN_NS 10000000ull /* ten units of a strike's start */
+#define LG_BAN_WITHIN_MAX_NS 3600000000000ull /* an hour: a small part of the start's ring */
+#define LG_BAN_FOR_MIN_NS 1000000000ull	/* a second: less is what the limit does anyway */
+#define LG_EXEMPT_PER_S 10000		/* packets of one exempt kind at one hook: a link with 4,096 neighbours that all ask at once needs half,
+					 * and a CPU answers a multiple */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
 #define LG_COLD_START_NS 10000000000ull	/* a new key's allowance ends after this: whoever is not back by then waits for a lease */

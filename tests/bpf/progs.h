@@ -66,13 +66,13 @@ static inline void progs_control(struct progs *p)
 /* Writes the set that is not in force and swaps. */
 static inline void progs_publish(struct progs *p)
 {
-	uint32_t other = !p->control.active_set;
+	uint32_t other = !p->control.active_set, n = p->set.n_rules + p->set.n_pass;
 	const struct lg_match *matches[LG_RULES_MAX];
 	struct lg_complaint c;
 
-	for (uint32_t i = 0; i < p->set.n_rules; i++)
+	for (uint32_t i = 0; i < n; i++)
 		matches[i] = &p->matches[i];
-	assert_int_equal(lg_vectors_build(matches, p->set.n_rules, (const char(*)[16])p->set.interfaces, &p->classifier, &c), 0);
+	assert_int_equal(lg_vectors_build(matches, n, (const char(*)[16])p->set.interfaces, &p->classifier, &c), 0);
 	p->set.version++;
 	assert_int_equal(bpf_map__update_elem(p->skel->maps.classifiers, &other, sizeof(other), &p->classifier, sizeof(p->classifier), 0),
 			 0);
@@ -126,22 +126,29 @@ static inline int progs_ignore(void *ctx, void *data, size_t len)
 	return 0;
 }
 
+/* Empties a hash or a trie, whose key has at most 40 bytes. */
+static inline void progs_clear(int fd)
+{
+	char key[sizeof(struct lg_key)];
+
+	while (!bpf_map_get_next_key(fd, NULL, key))
+		assert_int_equal(bpf_map_delete_elem(fd, key), 0);
+}
+
 /* Empties all maps, as loading anew would: that takes the verifier a while, seconds on an emulated CPU. */
 static inline void progs_reset(struct progs *p)
 {
-	int buckets = bpf_map__fd(p->skel->maps.buckets), logs = bpf_map__fd(p->skel->maps.logs);
 	struct ring_buffer *ring = ring_buffer__new(bpf_map__fd(p->skel->maps.events), progs_ignore, NULL, NULL);
-	struct lg_key key;
 	struct lg_shared words;
 	uint32_t zero = 0;
 
 	assert_non_null(ring);
 	assert_true(ring_buffer__consume(ring) >= 0);
 	ring_buffer__free(ring);
-	while (!bpf_map_get_next_key(buckets, NULL, &key))
-		assert_int_equal(bpf_map_delete_elem(buckets, &key), 0);
-	while (!bpf_map_get_next_key(logs, NULL, &key))
-		assert_int_equal(bpf_map_delete_elem(logs, &key), 0);
+	progs_clear(bpf_map__fd(p->skel->maps.buckets));
+	progs_clear(bpf_map__fd(p->skel->maps.logs));
+	progs_clear(bpf_map__fd(p->skel->maps.lists));
+	progs_clear(bpf_map__fd(p->skel->maps.bans));
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
 	if (p->n_lines)
 		progs_zero(bpf_map__fd(p->skel->maps.lines), p->n_lines, sizeof(struct lg_line));
@@ -181,6 +188,19 @@ static inline struct lg_rule *progs_rule(struct progs *p, uint64_t burst_tok)
 	rule->cost = 1;
 	assert_int_equal(lg_rate_init(rule->rate_tok, S, burst_tok, START_NS, &rule->rate), 0);
 	return rule;
+}
+
+/* An exemption behind the rules, which all are made by now; what it matches is said as of a rule. */
+static inline struct lg_rule *progs_exemption(struct progs *p, uint32_t flags)
+{
+	uint32_t i = p->set.n_rules + p->set.n_pass++;
+
+	memset(&p->set.rules[i], 0, sizeof(p->set.rules[i]));
+	memset(&p->matches[i], 0, sizeof(p->matches[i]));
+	p->set.rules[i].flags = LG_RULE_PASS | flags;
+	p->set.rules[i].special = LG_SPECIAL_PASS;
+	p->set.pass.w[i / 64] |= 1ull << i % 64;
+	return &p->set.rules[i];
 }
 
 /* Puts the buckets of the rule last made into n_lines lines of its own, a power of two; they begin full at now_ns. */
@@ -375,11 +395,23 @@ static inline struct lg_count progs_rule_count(const struct progs *p, uint32_t r
 	return sum;
 }
 
+static inline bool progs_is_pass(enum lg_reason reason)
+{
+	enum { PASS, DROP };
+	static const uint8_t verdicts[_LG_REASON_N] = {
+#define LG_REASON(id, name, label, verdict, help) [id] = verdict,
+#include <leasegate/reason.def>
+#undef LG_REASON
+	};
+
+	return verdicts[reason] == PASS;
+}
+
 /* Runs a frame and checks that it went this way, and that the hook counted exactly that. */
 static inline void progs_expect(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt, enum lg_reason want)
 {
 	uint64_t before[LG_REASON_SLOTS], now;
-	bool want_pass = want < LG_DROP_LIMIT || want == LG_PASS_FALLBACK;
+	bool want_pass = progs_is_pass(want);
 
 	for (uint32_t i = 0; i < LG_REASON_SLOTS; i++)
 		before[i] = progs_verdicts(p, hook, i).packets;
