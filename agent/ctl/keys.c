@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "rules/compile.h"
+#include "rules/config.h"
 #include "rules/rate.h"
 
 #define KEYS_MAX 4194304u /* of one listing */
@@ -33,6 +34,8 @@ struct keys {
 	struct row *rows;
 	size_t n, size;
 	uint64_t unnoted;	/* in lines, of one packet so far */
+	struct lg_attachment at[_LG_HOOK_N * LG_ATTACH_MAX];
+	int n_at;
 };
 
 static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule_id)
@@ -43,6 +46,17 @@ static const struct lg_rule *rule_of(const struct lg_ruleset *set, uint32_t rule
 	return NULL;
 }
 
+/* As the interface is called where the daemon has attached to it, or NULL. */
+static const char *ifname_of(const struct keys *k, const struct lg_key *key)
+{
+	uint32_t ifindex = lg_key_ifindex(key);
+
+	for (int i = 0; ifindex && i < k->n_at; i++)
+		if (k->at[i].ifindex == ifindex)
+			return k->at[i].ifname;
+	return NULL;
+}
+
 static void key_text(const struct keys *k, const struct lg_key *key, char *buf, size_t len)
 {
 	struct lg_key_shape shape;
@@ -50,7 +64,7 @@ static void key_text(const struct keys *k, const struct lg_key *key, char *buf, 
 	bool known = key->form & LG_FORM_HASHED && lg_kern_wide_key(k->kern, key, &wide) == 0;
 
 	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
-	lg_key_format(key, &shape, known ? &wide : NULL, buf, len);
+	lg_key_format(key, &shape, known ? &wide : NULL, ifname_of(k, key), buf, len);
 }
 
 static bool end_matches(const struct keys *k, const uint8_t end[16], const struct lg_key_len *lens)
@@ -336,6 +350,7 @@ int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv)
 	if (r)
 		return r;
 	k.kern = kern;
+	k.n_at = lg_kern_attachments(kern, k.at, N_ELEMS(k.at));
 	r = lg_kern_rules_read(kern, &k.set, k.names);
 	if (r == 0)
 		r = lg_kern_each_bucket(kern, collect, &k);

@@ -12,7 +12,7 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  --key KEY         only the key that is printed so: an address, \"source 10.0.0.1, vlan 7\", \"*\"\n"
 	  "  --source ADDRESS  only keys whose address is this one (or lies in the key's prefix)\n"
 	  "  --limit N         at most N keys, those with most spent first (default 100, 0: all)\n"
-	  "  --top N           at most N keys, those that were denied most first\n"
+	  "  --top N           at most N keys, those that were denied most first (0: all)\n"
 	  "  --by WHAT         which come first: those with most denied or with most spent\n",
 	  lg_ctl_keys },
 	{ "rules", "", "the rules as the kernel has them, with what each has counted", NULL, lg_ctl_rules },

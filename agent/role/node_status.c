@@ -146,7 +146,7 @@ static int lease_json(void *arg, const void *key, void *value)
 	(void)key;
 	lg_lessee_view(k->lessee, l->now_ns, &v);
 	known = k->key.form & LG_FORM_HASHED && lg_kern_wide_key(l->n->kern, &k->key, &wide) == 0;
-	lg_key_format(&k->key, &def->key, known ? &wide : NULL, text, sizeof(text));
+	lg_key_format(&k->key, &def->key, known ? &wide : NULL, NULL, text, sizeof(text));
 	json_array_append_new(
 		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:s, s:s, s:b}", "rule",
 				   def->name, "key", text, "epoch", (json_int_t)v.epoch, "generation",

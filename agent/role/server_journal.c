@@ -62,7 +62,7 @@ static size_t text_put(struct entry *e, uint8_t *to, const struct lg_key *key, c
 {
 	char text[UINT8_MAX + 1];
 
-	lg_key_format(key, shape, NULL, text, sizeof(text));
+	lg_key_format(key, shape, NULL, NULL, text, sizeof(text));
 	e->form = FORM_TEXT;
 	e->prefix_len = (uint8_t)strlen(text);
 	e->a_len = 0;
@@ -267,7 +267,7 @@ static json_t *record_json(const struct lg_journal_entry *entry, const struct vi
 	if (v->e.form == FORM_TEXT)
 		snprintf(key, sizeof(key), "%s", v->text);
 	else
-		lg_key_format(&v->key, &shape, NULL, key, sizeof(key));
+		lg_key_format(&v->key, &shape, NULL, NULL, key, sizeof(key));
 	o = json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "seq", (json_int_t)entry->seq, "time_ms",
 		      (json_int_t)entry->time_ms, "what", kind_names[v->e.kind], "tier", tier_names[v->e.tier], "holder", v->holder,
 		      "rule", v->rule, "key", key, "epoch", (json_int_t)v->e.epoch, "generation", (json_int_t)v->e.generation, "tok",

@@ -64,7 +64,7 @@ static const struct lg_rule_def *key_text(const struct lg_server *s, const struc
 {
 	const struct lg_rule_def *def = &s->rules[key->rule_id - 1].def;
 
-	lg_key_format(key, &def->key, NULL, buf, len);
+	lg_key_format(key, &def->key, NULL, NULL, buf, len);
 	return def;
 }
 

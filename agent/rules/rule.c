@@ -408,7 +408,7 @@ static void wide_add(struct text *t, uint32_t parts, const struct lg_wide_key *w
 		part_add(t, "cgroup", "%" PRIu64, (uint64_t)wide->cgroup_id);
 }
 
-static void narrow_add(struct text *t, uint32_t parts, const struct lg_key_narrow *narrow)
+static void narrow_add(struct text *t, uint32_t parts, const struct lg_key_narrow *narrow, const char *ifname)
 {
 	if (parts & LG_KEY_SOURCE_PORT)
 		part_add(t, "source_port", "%u", narrow->source_port);
@@ -420,12 +420,14 @@ static void narrow_add(struct text *t, uint32_t parts, const struct lg_key_narro
 		tag_add(t, "vlan", narrow->vlan);
 	if (parts & LG_KEY_INNER_VLAN)
 		tag_add(t, "inner_vlan", narrow->inner_vlan);
-	if (parts & LG_KEY_INTERFACE)
+	if (parts & LG_KEY_INTERFACE && ifname)
+		part_add(t, "interface", "%s", ifname);
+	else if (parts & LG_KEY_INTERFACE)
 		part_add(t, "interface", "%u", narrow->interface);
 }
 
-static void product_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf,
-			   size_t len)
+static void product_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide,
+			   const char *ifname, char *buf, size_t len)
 {
 	struct text t = { buf, len, 0 };
 	struct lg_key_narrow narrow;
@@ -443,10 +445,19 @@ static void product_format(const struct lg_key *key, const struct lg_key_shape *
 		wide_add(&t, key->form, wide, shape);
 	else
 		part_add(&t, "hash", "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);
-	narrow_add(&t, key->form, &narrow);
+	narrow_add(&t, key->form, &narrow, ifname);
 }
 
-void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf, size_t len)
+uint32_t lg_key_ifindex(const struct lg_key *key)
+{
+	struct lg_key_narrow narrow;
+
+	memcpy(&narrow, key->b, sizeof(narrow));
+	return key->form & LG_FORM_PRODUCT && key->form & LG_KEY_INTERFACE ? narrow.interface : 0;
+}
+
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, const char *ifname, char *buf,
+		   size_t len)
 {
 	uint32_t index;
 
@@ -456,7 +467,7 @@ void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, c
 	else if (key->form == LG_FORM_OVERFLOW)
 		snprintf(buf, len, "overflow %u", index);
 	else if (key->form & LG_FORM_PRODUCT)
-		product_format(key, shape, wide, buf, len);
+		product_format(key, shape, wide, ifname, buf, len);
 	else
 		address_format(key->a, key->form == LG_FORM_DESTINATION ? &shape->destination : &shape->source, buf, len);
 }

@@ -192,14 +192,19 @@ bool lg_match_names_exempt(const struct lg_match *match);
 uint32_t lg_key_parts(uint32_t form);
 uint32_t lg_key_form(uint32_t parts);
 
+/* The interface that is part of a key, or 0. */
+uint32_t lg_key_ifindex(const struct lg_key *key);
+
 #define LG_KEY_TEXT_LEN 320 /* longest text of a key, with its NUL */
 
 /**
  * lg_key_format() - a key for people
- * @shape: of its rule, for the lengths of prefixes
- * @wide:  of a hashed key: what was hashed; NULL if that is not known
+ * @shape:  of its rule, for the lengths of prefixes
+ * @wide:   of a hashed key: what was hashed; NULL if that is not known
+ * @ifname: of the interface that is part of the key (lg_key_ifindex()); NULL if that is not known: its index is printed
  *
  * "192.0.2.7", "2001:db8::/64" (a prefix shorter than the address has its length); "overflow 17"; "*" for one bucket per rule; of a
  * product its parts, as "source 192.0.2.7, destination_port 53, vlan none"; "hash 0123456789abcdef..." where the parts are not known.
  */
-void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, char *buf, size_t len);
+void lg_key_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide, const char *ifname, char *buf,
+		   size_t len);

@@ -70,7 +70,7 @@ def test_tags_make_the_same_key_at_either_hook(host, hook):
     rules = ("rules:\n"
              "  - name: per-customer\n"
              "    match: {protocol: udp}\n"
-             "    key: {source: 24, vlan: true, inner_vlan: true}\n"
+             "    key: {source: 24, vlan: true, inner_vlan: true, interface: true}\n"
              "    table: exact\n"
              "    limit: 10/1h\n")
     host.start(rules, hook)
@@ -81,7 +81,7 @@ def test_tags_make_the_same_key_at_either_hook(host, hook):
             until(lambda sent=sent: sent.n_sent >= 15, "frames are sent")
     keys = until(lambda: (k := host.instance.json("keys", "--rule", "per-customer")) and len(k) == len(wanted) and k,
                  "each pair of tags has a bucket")
-    assert {k["key"] for k in keys} == {f"source 10.90.0.0/24, vlan {tags}" for tags in wanted.values()}
+    assert {k["key"] for k in keys} == {f"source 10.90.0.0/24, vlan {tags}, interface in0" for tags in wanted.values()}
     assert host.instance.counts("per-customer")["admitted"] == 10 * len(wanted)
 
 

@@ -392,28 +392,47 @@ static void keys_of_products_print_their_parts(void **state)
 
 	(void)state;
 	memcpy(key.b, &narrow, sizeof(narrow));
-	lg_key_format(&key, &shape, NULL, text, sizeof(text));
+	lg_key_format(&key, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "source 192.0.2.0/24, destination_port 53, vlan 7, inner_vlan none");
 	key.form = LG_FORM_PRODUCT | LG_KEY_SOURCE_PORT;
-	lg_key_format(&key, &shape, NULL, text, sizeof(text));
+	lg_key_format(&key, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "source_port 9");
 	key.form = LG_FORM_PRODUCT | LG_KEY_SOURCE | LG_KEY_DESTINATION;
 	memcpy(key.b, key.a, sizeof(key.b));
-	lg_key_format(&key, &shape, NULL, text, sizeof(text));
+	lg_key_format(&key, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "source 192.0.2.0/24, destination 192.0.2.0");
 	key.form = LG_FORM_PRODUCT | LG_FORM_HASHED | LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_CGROUP;
 	memset(key.a, 0x5a, sizeof(key.a));
-	lg_key_format(&key, &shape, NULL, text, sizeof(text));
+	lg_key_format(&key, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "hash 5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a");
 	memcpy(wide.source, key.b, sizeof(wide.source));
-	lg_key_format(&key, &shape, &wide, text, sizeof(text));
+	lg_key_format(&key, &shape, &wide, NULL, text, sizeof(text));
 	assert_string_equal(text, "source 192.0.2.0/24, destination ::, cgroup 4242");
 	key.form = LG_FORM_PRODUCT | LG_KEY_CGROUP | LG_KEY_INTERFACE | LG_KEY_PROTOCOL;
 	memset(&key.a, 0, sizeof(key.a));
 	key.a[0] = 7;
 	memset(&key.b, 0, sizeof(key.b));
-	lg_key_format(&key, &shape, NULL, text, sizeof(text));
+	lg_key_format(&key, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "cgroup 7, protocol 0, interface 0");
+}
+
+static void interfaces_of_keys_go_by_name_where_it_is_known(void **state)
+{
+	const struct lg_key_narrow narrow = { .vlan = 8, .interface = 3 };
+	struct lg_key key = { .form = LG_FORM_PRODUCT | LG_KEY_VLAN | LG_KEY_INTERFACE };
+	char text[LG_KEY_TEXT_LEN];
+
+	(void)state;
+	memcpy(key.b, &narrow, sizeof(narrow));
+	assert_int_equal(lg_key_ifindex(&key), 3);
+	lg_key_format(&key, &(struct lg_key_shape){ 0 }, NULL, "eth0", text, sizeof(text));
+	assert_string_equal(text, "vlan 7, interface eth0");
+	lg_key_format(&key, &(struct lg_key_shape){ 0 }, NULL, NULL, text, sizeof(text));
+	assert_string_equal(text, "vlan 7, interface 3");
+	key.form = LG_FORM_PRODUCT | LG_KEY_VLAN;
+	assert_int_equal(lg_key_ifindex(&key), 0);
+	lg_key_format(&key, &(struct lg_key_shape){ 0 }, NULL, "eth0", text, sizeof(text));
+	assert_string_equal(text, "vlan 7");
 }
 
 int main(void)
@@ -428,6 +447,7 @@ int main(void)
 		cmocka_unit_test(products_reach_the_kernel_and_come_back),
 		cmocka_unit_test(what_the_kernel_looks_up_is_what_rules_ask_for),
 		cmocka_unit_test(keys_of_products_print_their_parts),
+		cmocka_unit_test(interfaces_of_keys_go_by_name_where_it_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,11 +277,11 @@ static void keys_print_as_addresses(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++) {
 		shape.source = shape.destination = (struct lg_key_len){ rows[i].len4, rows[i].len6 };
-		lg_key_format(&rows[i].key, &shape, NULL, text, sizeof(text));
+		lg_key_format(&rows[i].key, &shape, NULL, NULL, text, sizeof(text));
 		assert_string_equal(text, rows[i].text);
 	}
 	memcpy(overflow.a, &index, sizeof(index));
-	lg_key_format(&overflow, &shape, NULL, text, sizeof(text));
+	lg_key_format(&overflow, &shape, NULL, NULL, text, sizeof(text));
 	assert_string_equal(text, "overflow 1017");
 }
 
