@@ -12,6 +12,7 @@ enum lg_ctl_exit {
 	LG_CTL_OK = 0,
 	LG_CTL_REFUSED = 1,
 	LG_CTL_USAGE = 2,
+	/* and those of enum lg_kern_fail */
 };
 
 struct lg_ctl {
@@ -36,6 +37,7 @@ int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_usage_run(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_curve(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_preflight(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_bypass(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_detach(const struct lg_ctl *ctl, int argc, char **argv);

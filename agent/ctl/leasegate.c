@@ -15,7 +15,7 @@ static void usage(FILE *to)
 	      "usage: leasegate [--instance NAME] [--json] COMMAND\n\ncommands:\n",
 	      to);
 	for (const struct lg_ctl_command *c = lg_ctl_commands; c->name; c++)
-		fprintf(to, "  %-8s %s\n", c->name, c->help);
+		fprintf(to, "  %-9s %s\n", c->name, c->help);
 	fputs("\noptions:\n"
 	      "  --instance NAME  which instance on this machine (default: default)\n"
 	      "  --run-dir PATH   where its sockets are (default: /run/leasegate/NAME)\n"

@@ -4,6 +4,15 @@
 #include <stddef.h>
 
 const struct lg_ctl_command lg_ctl_commands[] = {
+	{ "preflight", "[--config FILE] [--quick] [INTERFACE...]",
+	  "whether this machine can run leasegate, and what attaching will do; loads nothing that stays",
+	  "  --config FILE  the tables, rules and interfaces of a node's configuration\n"
+	  "  --quick        without trying whether the programs load, for which the kernel's verifier takes a second or two\n"
+	  "  INTERFACE      others too, as they would be limited at TC; what XDP would meet there is told as notes\n"
+	  "Each finding has a name that does not change, and says why it matters and what to do; docs/preflight.md lists them. Without root\n"
+	  "it says what it could not look at. Exit code 0 when nothing is in the way, warnings or not; else 3 a privilege is missing, 5 no\n"
+	  "bpf file system, 4 the kernel lacks a feature, 1 refused: the first of these that holds.\n",
+	  lg_ctl_preflight },
 	{ "status", "", "roles, interfaces and how they are attached, rules in force, leases, upstream",
 	  "Exit code 1 when neither a daemon runs nor anything is in the kernel.\n", lg_ctl_status },
 	{ "keys", "[--rule NAME] [--key KEY] [--source ADDRESS] [--limit N | --top N] [--by denied|spent]",

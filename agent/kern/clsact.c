@@ -78,7 +78,7 @@ static int scan_filter(const struct nlmsghdr *nlh, void *arg)
 	return MNL_CB_OK;
 }
 
-static int scan_dump(struct mnl_socket *nl, uint32_t ifindex, uint32_t parent, struct scan *scan)
+static int scan_dump(struct mnl_socket *nl, uint32_t ifindex, uint32_t parent, mnl_cb_t fn, void *arg)
 {
 	_Alignas(struct nlmsghdr) char buf[32768]; /* what the kernel fills at most in one go */
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
@@ -98,25 +98,32 @@ static int scan_dump(struct mnl_socket *nl, uint32_t ifindex, uint32_t parent, s
 		n = mnl_socket_recvfrom(nl, buf, sizeof(buf));
 		if (n < 0)
 			return -errno;
-		r = mnl_cb_run(buf, (size_t)n, 0, mnl_socket_get_portid(nl), scan_filter, scan);
+		r = mnl_cb_run(buf, (size_t)n, 0, mnl_socket_get_portid(nl), fn, arg);
 	} while (r > MNL_CB_STOP);
 	return r < 0 ? -errno : 0;
 }
 
-static int scan_hook(const struct lg_kern *kern, uint32_t ifindex, enum lg_hook hook, struct scan *ret)
+int lg_clsact_each(uint32_t ifindex, enum lg_hook hook, int (*fn)(const struct nlmsghdr *nlh, void *arg), void *arg)
 {
 	uint32_t parent = TC_H_MAKE(TC_H_CLSACT, hook == LG_HOOK_TC_EGRESS ? TC_H_MIN_EGRESS : TC_H_MIN_INGRESS);
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	int r;
+
+	if (!nl)
+		return -errno;
+	r = mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ? -errno : scan_dump(nl, ifindex, parent, fn, arg);
+	mnl_socket_close(nl);
+	return r;
+}
+
+static int scan_hook(const struct lg_kern *kern, uint32_t ifindex, enum lg_hook hook, struct scan *ret)
+{
 	int r = -EINTR;
 
 	for (int i = 0; i < SCAN_TRIES && r == -EINTR; i++) {
-		struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-
-		if (!nl)
-			return -errno;
 		memset(ret, 0, sizeof(*ret));
 		ret->handle = filter_handle(kern);
-		r = mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ? -errno : scan_dump(nl, ifindex, parent, ret);
-		mnl_socket_close(nl);
+		r = lg_clsact_each(ifindex, hook, scan_filter, ret);
 	}
 	return r;
 }

@@ -54,6 +54,7 @@ struct lg_made {
 	enum lg_hook hook;
 };
 
+struct nlmsghdr;
 struct ring_buffer;
 
 struct lg_kern {
@@ -100,6 +101,11 @@ enum lg_why_what { LG_WHY_LOAD, LG_WHY_ATTACH, LG_WHY_PIN };
  * NULL. */
 enum lg_kern_fail lg_why(enum lg_why_what what, const char *object, int err, const struct lg_print *print,
 			 struct lg_complaint *c);
+
+/* Capabilities within a user namespace do not count for bpf(). */
+bool lg_in_user_namespace(void);
+/* Whether some system calls are answered by a filter (probe.c). */
+bool lg_has_seccomp_filter(void);
 
 /* ---- pins.c: paths and what is pinned there ---- */
 
@@ -167,6 +173,8 @@ int lg_link_create_xdp(int prog_fd, uint32_t ifindex, enum lg_attach_mode mode, 
 int lg_link_create_tcx(int prog_fd, uint32_t ifindex, enum lg_hook hook, int *ret_fd);
 /* 1 when the kernel has tcx, 0 when not, or negative errno. */
 int lg_link_has_tcx(uint32_t ifindex);
+/* The ids of the programs at a hook by tcx, first to last, at most `max`. Returns their number; -EINVAL without tcx. */
+int lg_link_tcx_programs(uint32_t ifindex, enum lg_hook hook, uint32_t *ret_ids, size_t max);
 /* The name of a loaded program, or "" where the kernel does not tell (it wants CAP_SYS_ADMIN). */
 void lg_prog_name(uint32_t prog_id, char ret_name[16]);
 
@@ -184,6 +192,8 @@ int lg_clsact_update(struct lg_kern *kern, const char *path, enum lg_hook hook);
 /* The interface at which a record's filter is found, and its program: 1, 0 when there is none. */
 int lg_clsact_query(struct lg_kern *kern, const char *path, enum lg_hook hook, uint32_t *ret_ifindex,
 		    uint32_t *ret_prog_id);
+/* Calls fn, which returns MNL_CB_OK, with each message of a list of the filters at a hook of an interface, whoever's they are. */
+int lg_clsact_each(uint32_t ifindex, enum lg_hook hook, int (*fn)(const struct nlmsghdr *nlh, void *arg), void *arg);
 /* Whether the pin of this path is such a record. */
 bool lg_clsact_is_record(const char *path);
 

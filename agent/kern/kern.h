@@ -19,6 +19,7 @@
 
 #define LG_KERN_ROOT "/sys/fs/bpf/leasegate"
 
+struct lg_config;
 struct lg_kern;
 
 /* Why opening or attaching failed. The values are the exit codes of the daemon and the tool. */
@@ -42,6 +43,8 @@ struct lg_kern_options {
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
+/* As a configuration says; incarnation and test_clock are the caller's. Borrows the instance's name. */
+struct lg_kern_options lg_kern_options_of(const struct lg_config *config);
 
 /*
  * Loads the programs and makes the maps, or adopts those pinned by an earlier process: levels, counters and links stay,
@@ -60,6 +63,19 @@ int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enu
  */
 int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
 		      struct lg_complaint *c);
+
+/* A map as a node with these options would make it. */
+struct lg_map_facts {
+	char name[16];
+	uint32_t type;
+	uint32_t key_bytes, value_bytes;
+	uint32_t max_entries;
+	uint32_t flags;
+};
+/* Fills up to `max`, without asking the kernel. Returns their number, or negative errno. */
+int lg_kern_maps_look(const struct lg_kern_options *o, struct lg_map_facts *ret, size_t max);
+/* Whether the kernel takes the programs: loads them with small maps, pins nothing, and lets go of all. As lg_kern_open(). */
+int lg_kern_load_try(enum lg_kern_fail *ret_fail, struct lg_complaint *c);
 
 /* Closes descriptors; pins, links and enforcement stay. */
 struct lg_kern *lg_kern_free(struct lg_kern *kern);

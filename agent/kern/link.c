@@ -68,10 +68,9 @@ int lg_link_has_tcx(uint32_t ifindex)
 	return r < 0 ? r : 1;
 }
 
-static bool tcx_holds(uint32_t ifindex, enum lg_hook hook, uint32_t link_id)
+/* The programs at a hook and their links (0: attached without one). Returns how many were told, or negative errno. */
+static int tcx_query(uint32_t ifindex, enum lg_hook hook, __u32 *prog_ids, __u32 *link_ids)
 {
-	__u32 prog_ids[TCX_PROGS_MAX] = { 0 };
-	__u32 link_ids[TCX_PROGS_MAX] = { 0 };
 	struct tcx_query_attr attr = {
 		.target_ifindex = ifindex,
 		.attach_type = tcx_type(hook),
@@ -79,10 +78,22 @@ static bool tcx_holds(uint32_t ifindex, enum lg_hook hook, uint32_t link_id)
 		.link_ids = (uintptr_t)link_ids,
 		.count = TCX_PROGS_MAX,
 	};
+	int r;
 
-	if (sys_bpf(BPF_PROG_QUERY, &attr, sizeof(attr)) < 0)
-		return false;
-	for (__u32 i = 0; i < attr.count && i < TCX_PROGS_MAX; i++)
+	r = sys_bpf(BPF_PROG_QUERY, &attr, sizeof(attr));
+	if (r < 0)
+		return r;
+	return attr.count < TCX_PROGS_MAX ? (int)attr.count : TCX_PROGS_MAX;
+}
+
+static bool tcx_holds(uint32_t ifindex, enum lg_hook hook, uint32_t link_id)
+{
+	__u32 prog_ids[TCX_PROGS_MAX] = { 0 };
+	__u32 link_ids[TCX_PROGS_MAX] = { 0 };
+	int n;
+
+	n = tcx_query(ifindex, hook, prog_ids, link_ids);
+	for (int i = 0; i < n; i++)
 		if (link_ids[i] == link_id)
 			return true;
 	return false;
@@ -154,6 +165,20 @@ int lg_iface_read(uint32_t ifindex, struct lg_iface_facts *ret)
 	r = iface_ask(nl, ifindex, ret);
 	mnl_socket_close(nl);
 	return r;
+}
+
+int lg_link_tcx_programs(uint32_t ifindex, enum lg_hook hook, uint32_t *ret_ids, size_t max)
+{
+	__u32 prog_ids[TCX_PROGS_MAX] = { 0 };
+	__u32 link_ids[TCX_PROGS_MAX] = { 0 };
+	int n;
+
+	n = tcx_query(ifindex, hook, prog_ids, link_ids);
+	if (n > (int)max)
+		n = (int)max;
+	for (int i = 0; i < n; i++)
+		ret_ids[i] = prog_ids[i];
+	return n;
 }
 
 static enum lg_attach_mode xdp_mode(uint32_t ifindex, uint32_t prog_id)

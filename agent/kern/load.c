@@ -479,6 +479,46 @@ static int load(struct loading *l)
 	return r;
 }
 
+int lg_kern_maps_look(const struct lg_kern_options *o, struct lg_map_facts *ret, size_t max)
+{
+	_cleanup_(skel_destroy) struct leasegate_bpf *skel = NULL;
+	enum lg_kern_fail fail;
+	struct lg_complaint c;
+	struct loading l = { .o = o, .ret_fail = &fail, .c = &c };
+	const struct bpf_map *map;
+	size_t n = 0;
+	int r;
+
+	lg_print_hook();
+	r = skel_open(&l);
+	skel = l.skel;
+	if (r < 0)
+		return r;
+	bpf_object__for_each_map(map, skel->obj) {
+		if (n == max || bpf_map__is_internal(map))
+			continue;
+		ret[n] = (struct lg_map_facts){ .type = bpf_map__type(map), .key_bytes = bpf_map__key_size(map),
+						.value_bytes = bpf_map__value_size(map), .max_entries = bpf_map__max_entries(map),
+						.flags = bpf_map__map_flags(map) };
+		snprintf(ret[n++].name, sizeof(ret->name), "%s", bpf_map__name(map));
+	}
+	return (int)n;
+}
+
+int lg_kern_load_try(enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	const struct lg_kern_options o = { .max_keys = 16, .log_keys = 1, .max_rules = 1 };
+	_cleanup_(skel_destroy) struct leasegate_bpf *skel = NULL;
+	struct loading l = { .o = &o, .ret_fail = ret_fail, .c = c };
+	int r;
+
+	lg_print_hook();
+	*ret_fail = LG_KERN_REFUSED;
+	r = skel_open(&l);
+	skel = l.skel;
+	return r < 0 ? r : skel_load(&l);
+}
+
 static int check_options(const struct lg_kern_options *o, struct lg_complaint *c)
 {
 	if (o->max_keys > LG_KEYS_LIMIT)

@@ -7,16 +7,15 @@
  * process, so there is nothing stale to clear after a crash.
  */
 #include "kern/internal.h"
+#include "kern/facts.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_BYPASS] = "bypass",
@@ -105,24 +104,21 @@ static bool path_up(char *path)
 
 int lg_pins_check_root(const struct lg_kern *kern, struct lg_complaint *c)
 {
-	char path[LG_ROOT_LEN];
-	struct statfs fs;
+	char at[LG_ROOT_LEN], name[24];
+	bool read_only;
+	int r;
 
-	memcpy(path, kern->root, sizeof(path));
-	while (statfs(path, &fs) < 0) {
-		if (errno != ENOENT || !path_up(path)) {
-			int err = -errno;
-
-			lg_complain(c, "%s: %s", path, strerror(-err));
-			return err;
-		}
+	r = lg_probe_file_system(kern->root, at, sizeof(at), name, sizeof(name), &read_only);
+	if (r < 0) {
+		lg_complain(c, "%s: %s", at, strerror(-r));
+		return r;
 	}
-	if (fs.f_type == BPF_FS_MAGIC)
+	if (strcmp(name, "bpf") == 0)
 		return 0;
 	lg_complain(c,
-		    "no bpf file system at %s: pins made there would be lost with the process; mount one (mount -t bpf bpf "
+		    "no bpf file system at %s, which is on %s: pins made there would be lost with the process; mount one (mount -t bpf bpf "
 		    "/sys/fs/bpf), in a container as a volume of the host's",
-		    path);
+		    at, name);
 	return -ENODEV;
 }
 

@@ -51,8 +51,7 @@ static int missing_caps(const struct need *const *needs, size_t n, char *buf, si
 	return n_missing;
 }
 
-/* Capabilities within a user namespace do not count for bpf(). */
-static bool in_user_namespace(void)
+bool lg_in_user_namespace(void)
 {
 	unsigned long inside, outside, count;
 	FILE *f = fopen("/proc/self/uid_map", "re");
@@ -100,7 +99,7 @@ static enum lg_kern_fail why_privilege(enum lg_why_what what, const char *object
 	if (n)
 		lg_complain(c, "%s: %s: missing %s; run as root or give the process the capabilit%s", object,
 			    strerror(-err), names, n > 1 ? "ies" : "y");
-	else if (in_user_namespace())
+	else if (lg_in_user_namespace())
 		lg_complain(c,
 			    "%s: %s: the process is in a user namespace, whose capabilities the kernel does not accept "
 			    "here; run it in the initial one",
@@ -111,10 +110,10 @@ static enum lg_kern_fail why_privilege(enum lg_why_what what, const char *object
 			    "(ulimit -l unlimited, LimitMEMLOCK=infinity)",
 			    object, strerror(-err), kib);
 	else
-		lg_complain(c,
-			    "%s: %s although no capability is missing: a seccomp filter, a container's policy, a "
-			    "security module or the file's owner forbids it",
-			    object, strerror(-err));
+		lg_complain(c, "%s: %s although no capability is missing: %s", object, strerror(-err),
+			    lg_has_seccomp_filter() ? "a seccomp filter is in force and forbids it, unless a security module does; allow bpf() "
+						      "where the service is confined (SystemCallFilter=, a container's profile)"
+						    : "a container's policy, a security module or the file's owner forbids it");
 	return LG_KERN_PRIVILEGE;
 }
 
@@ -152,6 +151,8 @@ enum lg_kern_fail lg_why(enum lg_why_what what, const char *object, int err, con
 			return why_feature(object, err, print, c);
 		return why_privilege(what, object, err, c);
 	case ENOSYS:
+		/* Filters of containers answer so, too. */
+		return lg_has_seccomp_filter() ? why_privilege(what, object, err, c) : why_feature(object, err, print, c);
 	case EINVAL:
 	case EOPNOTSUPP:
 	case 524: /* ENOTSUPP, which the kernel should keep to itself and does not */

@@ -320,6 +320,9 @@ int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
 	}
 	n->n_reloads_ok++;
 	lg_role_warn(n->rules, &n->config);
+	for (size_t i = 0; i < n->n_interfaces; i++)
+		if (n->interfaces[i].attached)
+			lg_node_advise(n, &n->interfaces[i]);
 	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
 	return 0;
 }
@@ -481,9 +484,7 @@ static int sources_start(struct lg_node *n)
 /* Opens the kernel's part, and says what this host has forgotten: what was spent under maps of an earlier life. */
 static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
-	struct lg_kern_options o = { .instance = n->config.instance, .max_keys = n->config.max_keys,
-				     .line_keys = n->config.line_keys, .log_keys = n->config.log_keys, .max_rules = n->config.max_rules,
-				     .test_clock = args->test_clock };
+	struct lg_kern_options o = lg_kern_options_of(&n->config);
 	struct lg_life old = { 0 }, life = { .made_ns = lg_clock_now_ns(), .incarnation = lg_clock_unix_s() };
 	struct lg_control control;
 	char path[512];
@@ -494,6 +495,7 @@ static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum l
 	if (old.incarnation >= life.incarnation)
 		life.incarnation = old.incarnation + 1;
 	o.incarnation = life.incarnation;
+	o.test_clock = args->test_clock;
 	r = lg_kern_open(&o, &n->kern, ret_fail, c);
 	if (r < 0)
 		return r;
@@ -582,7 +584,7 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 		if (!c.text[0])
 			lg_complain(&c, "cannot start: %s", strerror(-r));
 		complain_log(&c);
-		return fail;
+		return fail == LG_KERN_REFUSED ? (int)lg_role_exit(r) : (int)fail;
 	}
 	n->running = true;
 	return LG_EXIT_OK;

@@ -46,6 +46,7 @@ struct lg_node_interface {
 	unsigned fresh;		/* bit per hook attached by this process, for a start that fails later */
 	enum lg_attach_mode mode[_LG_HOOK_N];	/* as last seen; LG_MODE_NONE: not attached there */
 	char why[512];		/* of not being attached */
+	uint64_t advice;	/* hash of what lg_node_advise() last said; 0: nothing */
 };
 
 struct lg_node {
@@ -121,6 +122,9 @@ void lg_node_links_say(struct lg_node *n);		/* in the log: ready, or why not, wh
 void lg_node_links_stop(struct lg_node *n, bool undo);
 bool lg_node_links_wants(const struct lg_node_interface *i, enum lg_hook hook);
 bool lg_node_links_are_ready(const struct lg_node *n, char *why, size_t len);
+
+/* node_advice.c */
+void lg_node_advise(struct lg_node *n, struct lg_node_interface *i);	/* warns of what an interface does to rules, once for each change */
 
 /* node_status.c */
 json_t *lg_node_admin(void *arg, const json_t *request);

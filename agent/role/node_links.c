@@ -202,7 +202,11 @@ static int attach_all(struct lg_node *n, struct lg_node_interface *i, enum lg_ke
 			r = attach_at(n, i, hook, ret_fail, c);
 		}
 	}
-	return r < 0 ? r : settle(i, charged_below, c);
+	if (r == 0)
+		r = settle(i, charged_below, c);
+	if (r == 0)
+		lg_node_advise(n, i);
+	return r;
 }
 
 /* Attaches after the start: a failure is said once per cause and tried again. */

@@ -62,6 +62,11 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 	return true;
 }
 
+enum lg_exit lg_role_exit(int err)
+{
+	return err == -EACCES || err == -EPERM ? LG_EXIT_PRIVILEGE : LG_EXIT_REFUSED;
+}
+
 static int make_folder(const char *path, mode_t mode)
 {
 	char part[256];

@@ -44,6 +44,8 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		  struct lg_rules **ret_rules);
 /* Logs what may surprise the writer of the rules. */
 void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
+/* What to end with after a negative errno from anything but the kernel's part: folders, sockets and ports ask for privileges, too. */
+enum lg_exit lg_role_exit(int err);
 /* Makes run_dir and state_dir, takes <run_dir>/<role>.lock. The lock goes with the descriptor. */
 int lg_role_lock(const struct lg_config *config, const char *role, int *ret_fd, struct lg_complaint *c);
 /* What a host remembers of its instance's maps, in <state_dir>/life. */

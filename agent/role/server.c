@@ -512,7 +512,7 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 			lg_complain(&c, "cannot start: %s", strerror(-r));
 		lg_complaint_format(&c, text, sizeof(text));
 		lg_error("%s", text);
-		return LG_EXIT_REFUSED;
+		return lg_role_exit(r);
 	}
 	s->running = true;
 	return LG_EXIT_OK;

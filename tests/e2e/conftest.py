@@ -2,6 +2,7 @@
 """Fixtures of the end-to-end tests. They need root, bpffs and build/leasegated; see lib/ for the worlds they run in."""
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -57,3 +58,24 @@ def host():
         yield h
         for d in h.instance.daemons:
             print(f"--- leasegated {d.role}\n{d.stderr}")
+
+
+FOREIGN = """
+#include <linux/bpf.h>
+__attribute__((section("xdp"), used)) int lgt_foreign(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+char foreign_license[] __attribute__((section("license"), used)) = "GPL";
+"""
+
+
+@pytest.fixture(scope="session")
+def foreign_object(tmp_path_factory):
+    """An XDP program of somebody else, as a file for ip(8)."""
+    folder = tmp_path_factory.mktemp("foreign")
+    source, made = folder / "foreign.bpf.c", folder / "foreign.bpf.o"
+    source.write_text(FOREIGN)
+    subprocess.run([os.environ.get("CLANG", "clang"), "-target", "bpf", "-O2", "-g", "-idirafter",
+                    f"/usr/include/{os.uname().machine}-linux-gnu", "-c", source, "-o", made], check=True)
+    return made

@@ -141,26 +141,6 @@ def test_a_region_server_whose_port_is_in_use_names_it(host, port, what):
     nothing_left(host)
 
 
-FOREIGN = """
-#include <linux/bpf.h>
-__attribute__((section("xdp"), used)) int lgt_foreign(struct xdp_md *ctx)
-{
-	return XDP_PASS;
-}
-char foreign_license[] __attribute__((section("license"), used)) = "GPL";
-"""
-
-
-@pytest.fixture(scope="session")
-def foreign_object(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("foreign")
-    source, made = folder / "foreign.bpf.c", folder / "foreign.bpf.o"
-    source.write_text(FOREIGN)
-    subprocess.run([os.environ.get("CLANG", "clang"), "-target", "bpf", "-O2", "-g", "-idirafter",
-                    f"/usr/include/{os.uname().machine}-linux-gnu", "-c", source, "-o", made], check=True)
-    return made
-
-
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_a_foreign_xdp_program_is_named_and_left_alone(host, foreign_object, mode):
     host.configure(RULES)

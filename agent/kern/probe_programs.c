@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Who runs at an interface's hooks. Ours are told by the pins of the instance. Of another's program the kernel tells name and owner
+ * only to those with CAP_SYS_ADMIN; whether a process holds it is found in /proc, where every descriptor of a program or link says
+ * which program it is. None need hold it: what was attached over netlink, or is pinned, outlives its maker.
+ */
+#include "kern/facts.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/pkt_cls.h>
+#include <linux/rtnetlink.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kern/internal.h"
+
+#define OURS_MAX 256
+#define PROCESSES_MAX 32768 /* looked at for a holder */
+#define FDS_MAX 4096	    /* of one of them */
+
+static struct lg_program_facts *program_add(struct lg_interface_facts *i, enum lg_hook hook, enum lg_attach_mode mode, uint32_t id)
+{
+	struct lg_program_facts *p;
+
+	if (i->n_programs == LG_PROGRAMS_MAX)
+		return NULL;
+	p = &i->programs[i->n_programs++];
+	*p = (struct lg_program_facts){ .hook = hook, .mode = mode, .id = id };
+	return p;
+}
+
+/* ---- the hooks ---- */
+
+static int xdp_look(struct lg_interface_facts *i)
+{
+	struct lg_iface_facts facts;
+	int r;
+
+	r = lg_iface_read(i->ifindex, &facts);
+	if (r < 0)
+		return r;
+	if (facts.native_id)
+		program_add(i, LG_HOOK_XDP, LG_MODE_XDP_NATIVE, facts.native_id);
+	if (facts.generic_id)
+		program_add(i, LG_HOOK_XDP, LG_MODE_XDP_GENERIC, facts.generic_id);
+	if (facts.offloaded_id)
+		program_add(i, LG_HOOK_XDP, LG_MODE_NONE, facts.offloaded_id);
+	return 0;
+}
+
+static int tcx_look(struct lg_interface_facts *i, enum lg_hook hook)
+{
+	uint32_t ids[LG_PROGRAMS_MAX];
+	int n;
+
+	n = lg_link_tcx_programs(i->ifindex, hook, ids, N_ELEMS(ids));
+	for (int k = 0; k < n; k++)
+		program_add(i, hook, LG_MODE_TCX, ids[k]);
+	/* A kernel without tcx has no program there. */
+	return n == -EINVAL ? 0 : n;
+}
+
+struct filters {
+	struct lg_interface_facts *i;
+	enum lg_hook hook;
+};
+
+static int option_attr(const struct nlattr *attr, void *arg)
+{
+	struct lg_program_facts *p = arg;
+
+	if (mnl_attr_get_type(attr) == TCA_BPF_ID && mnl_attr_validate(attr, MNL_TYPE_U32) == 0)
+		p->id = mnl_attr_get_u32(attr);
+	if (mnl_attr_get_type(attr) == TCA_BPF_NAME && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) == 0)
+		snprintf(p->name, sizeof(p->name), "%s", mnl_attr_get_str(attr));
+	return MNL_CB_OK;
+}
+
+static int filter_attr(const struct nlattr *attr, void *arg)
+{
+	struct lg_program_facts *p = arg;
+
+	if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) == 0)
+		snprintf(p->name, sizeof(p->name), "%s", mnl_attr_get_str(attr));
+	if (mnl_attr_get_type(attr) == TCA_OPTIONS && strcmp(p->name, "bpf") == 0)
+		mnl_attr_parse_nested(attr, option_attr, p);
+	return MNL_CB_OK;
+}
+
+static int on_filter(const struct nlmsghdr *nlh, void *arg)
+{
+	const struct tcmsg *t = mnl_nlmsg_get_payload(nlh);
+	const struct filters *f = arg;
+	struct lg_program_facts *p;
+
+	/* Handle 0 is the chain's head, not a filter. */
+	if (nlh->nlmsg_type != RTM_NEWTFILTER || !t->tcm_handle)
+		return MNL_CB_OK;
+	p = program_add(f->i, f->hook, LG_MODE_CLSACT, 0);
+	if (!p)
+		return MNL_CB_OK;
+	p->priority = t->tcm_info >> 16;
+	mnl_attr_parse(nlh, sizeof(*t), filter_attr, p);
+	return MNL_CB_OK;
+}
+
+/* Without the qdisc there is no list to read. */
+static void filters_look(struct lg_interface_facts *i, enum lg_hook hook)
+{
+	struct filters f = { i, hook };
+
+	lg_clsact_each(i->ifindex, hook, on_filter, &f);
+}
+
+/* ---- whose they are ---- */
+
+static void ours_mark(const char *instance, struct lg_interface_facts *i)
+{
+	_cleanup_free_ struct lg_attachment *list = calloc(OURS_MAX, sizeof(*list));
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	struct lg_complaint c;
+	int n;
+
+	if (!list || lg_kern_new(instance, NULL, &kern, &c) < 0)
+		return;
+	n = lg_kern_attachments(kern, list, OURS_MAX);
+	for (size_t k = 0; k < i->n_programs; k++)
+		for (int o = 0; o < n; o++)
+			if (list[o].prog_id == i->programs[k].id && list[o].ifindex == i->ifindex)
+				i->programs[k].is_ours = true;
+}
+
+static void owner_read(struct lg_program_facts *p)
+{
+	struct bpf_prog_info info = { 0 };
+	__u32 len = sizeof(info);
+	_cleanup_fd_ int fd = -1;
+
+	fd = p->id ? bpf_prog_get_fd_by_id(p->id) : -1;
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return;
+	snprintf(p->name, sizeof(p->name), "%.16s", info.name);
+	p->uid = info.created_by_uid;
+}
+
+static bool fd_is_of(const char *path, uint32_t prog_id)
+{
+	bool found = false;
+	char line[128];
+	uint32_t id;
+	FILE *f;
+
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "prog_id: %u", &id) == 1 && id == prog_id;
+	fclose(f);
+	return found;
+}
+
+static bool process_holds(const char *pid, uint32_t prog_id)
+{
+	struct dirent *entry;
+	char path[600];
+	bool found = false;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%s/fdinfo", pid);
+	dir = opendir(path);
+	for (int n = 0; dir && !found && n < FDS_MAX && (entry = readdir(dir)); n++) {
+		snprintf(path, sizeof(path), "/proc/%s/fdinfo/%s", pid, entry->d_name);
+		found = isdigit((unsigned char)entry->d_name[0]) && fd_is_of(path, prog_id);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static void holder_read(struct lg_program_facts *p)
+{
+	struct dirent *entry;
+	char path[300];
+	DIR *dir;
+	FILE *f;
+
+	dir = p->id ? opendir("/proc") : NULL;
+	for (int n = 0; dir && !p->pid && n < PROCESSES_MAX && (entry = readdir(dir)); n++)
+		if (isdigit((unsigned char)entry->d_name[0]) && process_holds(entry->d_name, p->id))
+			p->pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+	if (dir)
+		closedir(dir);
+	if (!p->pid)
+		return;
+	snprintf(path, sizeof(path), "/proc/%u/comm", p->pid);
+	f = fopen(path, "re");
+	if (f && fgets(p->process, sizeof(p->process), f))
+		p->process[strcspn(p->process, "\n")] = '\0';
+	if (f)
+		fclose(f);
+}
+
+void lg_probe_programs(const char *instance, struct lg_interface_facts *i)
+{
+	int r;
+
+	lg_print_hook();
+	r = xdp_look(i);
+	for (int hook = LG_HOOK_TC_INGRESS; hook <= LG_HOOK_TC_EGRESS; hook++) {
+		r = r < 0 ? r : tcx_look(i, (enum lg_hook)hook);
+		filters_look(i, (enum lg_hook)hook);
+	}
+	i->programs_known = r >= 0;
+	ours_mark(instance, i);
+	for (size_t k = 0; k < i->n_programs; k++) {
+		if (i->programs[k].is_ours)
+			continue;
+		owner_read(&i->programs[k]);
+		holder_read(&i->programs[k]);
+	}
+}
