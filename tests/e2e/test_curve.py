@@ -144,7 +144,7 @@ def test_a_running_rule_is_measured_where_the_messages_come_in():
         def measured():
             got = home.instance.json("curve", "per-user")
             assert abs(got["arrival_per_s"] - 0.9 * RATE) < 0.2 * RATE and 1.5 < got["regions"] <= 2, got
-            return got if got["measured"]["rates"]["seconds"] >= 8 else None
+            return got if got["measured"]["rates"]["seconds"] >= 4 else None
         got = until(measured, "traffic of both other regions is measured", timeout_s=30, every_s=0.5)
         point, = got["points"]
         assert got["source"] == "live" and got["measured"]["region"] == home.name

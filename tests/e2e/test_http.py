@@ -119,10 +119,12 @@ def test_it_dies_with_its_parent(region):
     assert region.ns.listening() == []
 
 
-def test_garbage_and_slow_clients_keep_nobody_out(region):
+# Beyond 256 connections a client waits until one that says nothing is closed, which takes 10 s.
+@pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.long)])
+def test_garbage_and_slow_clients_keep_nobody_out(region, n):
     idle = []
     try:
-        for i in range(300):
+        for i in range(n):
             s = region.ns.socket(socket.AF_INET, socket.SOCK_STREAM)
             s.settimeout(5)
             s.connect(("127.0.0.1", METRICS))
