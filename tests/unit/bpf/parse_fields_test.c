@@ -6,8 +6,7 @@
 
 static void build_syn_in_fragments(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_ip4_fragment(p, 0, true);
 	lg_pkt_tcp(p, 1024, 443);
 	lg_pkt_tcp_flags(p, 0x02);
@@ -16,51 +15,34 @@ static void build_syn_in_fragments(struct lg_pkt_buf *p)
 
 static void build_syn6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_tcp(p, 1024, 443);
 	lg_pkt_tcp_flags(p, 0x12);
 	lg_pkt_payload(p, 3, 0);
 	lg_pkt_done(p);
 }
 
-/* 16 bytes of TCP: as many as a first fragment may have, with the flags among them; or 13, without. */
-static void build_tcp_short(struct lg_pkt_buf *p, uint32_t len)
-{
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_proto(p, 6);
-	lg_pkt_payload(p, len, 0);
-	lg_pkt_done(p);
-	lg_pkt_pad(p, 60);
-}
-
+/* 14 bytes of TCP: as few as have the flags among them; or 13, without. */
 static void build_tcp_to_flags(struct lg_pkt_buf *p)
 {
-	build_tcp_short(p, 14);
+	build_padded(p, 6, 14);
 }
 
 static void build_tcp_before_flags(struct lg_pkt_buf *p)
 {
-	build_tcp_short(p, 13);
+	build_padded(p, 6, 13);
 }
 
 static void build_icmp(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_icmp4(p, 3, 13);
 	lg_pkt_done(p);
 }
 
 static void build_icmp_of_one_byte(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_proto(p, 1);
-	lg_pkt_payload(p, 1, 0);
-	lg_pkt_done(p);
-	lg_pkt_pad(p, 60);
+	build_padded(p, 1, 1);
 }
 
 /* Each family's ICMP is nothing but a number in the other. */
@@ -72,8 +54,7 @@ static void build_icmp6_in_ip4(struct lg_pkt_buf *p)
 
 static void build_later_icmp(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_ip4_fragment(p, 8, true);
 	lg_pkt_icmp4(p, 8, 0);
 	lg_pkt_done(p);
@@ -82,11 +63,9 @@ static void build_later_icmp(struct lg_pkt_buf *p)
 /* A fragment header without fragments. */
 static void build_atomic_fragment6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ip6_fragment(p, 0, false);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 static void build_priority_tag(struct lg_pkt_buf *p)
@@ -94,30 +73,26 @@ static void build_priority_tag(struct lg_pkt_buf *p)
 	lg_pkt_init(p);
 	lg_pkt_vlan(p, 0x8100, 7 << 13);
 	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 static void build_last_vlan_lldp(struct lg_pkt_buf *p)
 {
 	lg_pkt_init(p);
 	lg_pkt_vlan(p, 0x8100, 0xffff);
-	lg_pkt_type(p, 0x88cc);
-	lg_pkt_payload(p, 46, 0);
+	end_type(p, 0x88cc);
 }
 
 static void build_type_600(struct lg_pkt_buf *p)
 {
 	lg_pkt_init(p);
-	lg_pkt_type(p, 0x600);
-	lg_pkt_payload(p, 46, 0);
+	end_type(p, 0x600);
 }
 
 static void build_type_5ff(struct lg_pkt_buf *p)
 {
 	lg_pkt_init(p);
-	lg_pkt_type(p, 0x5ff);
-	lg_pkt_payload(p, 46, 0);
+	end_type(p, 0x5ff);
 }
 
 static const struct fields_row {
@@ -184,9 +159,7 @@ static void build_kept(struct lg_pkt_buf *p, const char *source, const char *des
 		lg_pkt_ip6(p, source, destination);
 	else
 		lg_pkt_ip4(p, source, destination, 0);
-	lg_pkt_proto(p, protocol);
-	lg_pkt_payload(p, 20, 0);
-	lg_pkt_done(p);
+	end_other(p, protocol, 20);
 }
 
 static void control_traffic_is_known_by_what_no_router_forwards(void **state)

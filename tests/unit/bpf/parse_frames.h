@@ -47,6 +47,47 @@ static inline enum lg_class parse(const struct lg_pkt_buf *p, struct lg_pkt *pkt
 	return class;
 }
 
+/* From one address to another, as far as the IP header. */
+static inline void begin4(struct lg_pkt_buf *p)
+{
+	lg_pkt_init(p);
+	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+}
+
+static inline void begin6(struct lg_pkt_buf *p)
+{
+	lg_pkt_init(p);
+	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+}
+
+static inline void end_udp(struct lg_pkt_buf *p)
+{
+	lg_pkt_udp(p, 40000, 53);
+	lg_pkt_done(p);
+}
+
+/* With a payload of bytes 0, 1, 2 and so on. */
+static inline void end_other(struct lg_pkt_buf *p, uint8_t protocol, uint32_t payload_bytes)
+{
+	lg_pkt_proto(p, protocol);
+	lg_pkt_payload(p, payload_bytes, 0);
+	lg_pkt_done(p);
+}
+
+static inline void end_type(struct lg_pkt_buf *p, uint16_t ethertype)
+{
+	lg_pkt_type(p, ethertype);
+	lg_pkt_payload(p, 46, 0);
+}
+
+/* The IP packet ends after so many bytes; behind it is Ethernet's padding. */
+static inline void build_padded(struct lg_pkt_buf *p, uint8_t protocol, uint32_t payload_bytes)
+{
+	begin4(p);
+	end_other(p, protocol, payload_bytes);
+	lg_pkt_pad(p, 60);
+}
+
 static inline void build_udp4(struct lg_pkt_buf *p)
 {
 	lg_pkt_udp4(p, "10.0.0.1", "192.0.2.1", 53, 10);
@@ -67,33 +108,27 @@ static inline void build_tcp4_options(struct lg_pkt_buf *p)
 
 static inline void build_sctp4(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_sctp(p, 1024, 2905);
 	lg_pkt_done(p);
 }
 
 static inline void build_gre4(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_proto(p, 47);
-	lg_pkt_payload(p, 8, 0);
-	lg_pkt_done(p);
+	begin4(p);
+	end_other(p, 47, 8);
 }
 
 static inline void build_ip4_empty(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_proto(p, 253);
 	lg_pkt_done(p);
 }
 
 static inline void build_first_fragment4(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_ip4_fragment(p, 0, true);
 	lg_pkt_udp(p, 40000, 53);
 	lg_pkt_payload(p, 1472, 0);
@@ -105,8 +140,7 @@ static inline void build_later_fragment4(struct lg_pkt_buf *p)
 {
 	static const uint8_t ports[] = { 0x00, 0x35, 0x01, 0xbb };
 
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
+	begin4(p);
 	lg_pkt_ip4_fragment(p, 1480, false);
 	lg_pkt_proto(p, 17);
 	lg_pkt_payload(p, 100, 0);
@@ -116,8 +150,7 @@ static inline void build_later_fragment4(struct lg_pkt_buf *p)
 
 static inline void build_first_fragment6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ip6_fragment(p, 0, true);
 	lg_pkt_udp(p, 40000, 53);
 	lg_pkt_payload(p, 100, 0);
@@ -126,19 +159,15 @@ static inline void build_first_fragment6(struct lg_pkt_buf *p)
 
 static inline void build_later_fragment6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ext(p, 0, 0);
 	lg_pkt_ip6_fragment(p, 1480, false);
-	lg_pkt_proto(p, 17);
-	lg_pkt_payload(p, 100, 0);
-	lg_pkt_done(p);
+	end_other(p, 17, 100);
 }
 
 static inline void build_chain6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ext(p, 0, 1);
 	lg_pkt_ext(p, 60, 0);
 	lg_pkt_ext(p, 43, 2);
@@ -149,64 +178,53 @@ static inline void build_chain6(struct lg_pkt_buf *p)
 
 static inline void build_ah_shortest(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ext(p, 51, 0); /* 8 bytes, length field 0 */
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 static inline void build_esp6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
-	lg_pkt_proto(p, 50);
-	lg_pkt_payload(p, 40, 0);
-	lg_pkt_done(p);
+	begin6(p);
+	end_other(p, 50, 40);
 }
 
 static inline void build_no_next6(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_done(p);
+}
+
+static inline void build_exts(struct lg_pkt_buf *p, int n)
+{
+	begin6(p);
+	for (int i = 0; i < n; i++)
+		lg_pkt_ext(p, 60, 0);
+	end_udp(p);
 }
 
 static inline void build_eight_ext(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
-	for (int i = 0; i < 8; i++)
-		lg_pkt_ext(p, 60, 0);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	build_exts(p, 8);
 }
 
 static inline void build_nine_ext(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
-	for (int i = 0; i < 9; i++)
-		lg_pkt_ext(p, 60, 0);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	build_exts(p, 9);
 }
 
 /* Says to be longer than the packet it stands in. */
 static inline void build_ext_too_long(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_ext(p, 60, 0);
 	p->data[p->len - 7] = 255;
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 static inline void build_nd(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_hop_limit(p, 255);
 	lg_pkt_icmp6(p, 135);
 	lg_pkt_done(p);
@@ -220,8 +238,7 @@ static inline void build_nd_forwarded(struct lg_pkt_buf *p)
 
 static inline void build_nd_fragment(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip6(p, "2001:db8::1", "2001:db8::2");
+	begin6(p);
 	lg_pkt_hop_limit(p, 255);
 	lg_pkt_ip6_fragment(p, 0, false);
 	lg_pkt_icmp6(p, 135);
@@ -265,8 +282,7 @@ static inline void build_qinq(struct lg_pkt_buf *p)
 	lg_pkt_vlan(p, 0x88a8, 208 | 5 << 13);
 	lg_pkt_vlan(p, 0x8100, 4);
 	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 static inline void build_three_tags(struct lg_pkt_buf *p)
@@ -276,8 +292,7 @@ static inline void build_three_tags(struct lg_pkt_buf *p)
 	lg_pkt_vlan(p, 0x8100, 2);
 	lg_pkt_vlan(p, 0x8100, 3);
 	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_udp(p, 40000, 53);
-	lg_pkt_done(p);
+	end_udp(p);
 }
 
 /* 802.3: the type is a length, and what looks like IP behind it is none. */
@@ -290,8 +305,7 @@ static inline void build_llc(struct lg_pkt_buf *p)
 static inline void build_lldp(struct lg_pkt_buf *p)
 {
 	lg_pkt_init(p);
-	lg_pkt_type(p, 0x88cc);
-	lg_pkt_payload(p, 46, 0);
+	end_type(p, 0x88cc);
 }
 
 static inline void build_ihl_4(struct lg_pkt_buf *p)
@@ -336,23 +350,12 @@ static inline void build_payload6_beyond_frame(struct lg_pkt_buf *p)
 	p->data[19]++;
 }
 
-/* The IP packet ends before the ports; Ethernet's padding is where they would be. */
 static inline void build_ports_in_padding(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_proto(p, 17);
-	lg_pkt_payload(p, 3, 0);
-	lg_pkt_done(p);
-	lg_pkt_pad(p, 60);
+	build_padded(p, 17, 3);
 }
 
 static inline void build_only_ports(struct lg_pkt_buf *p)
 {
-	lg_pkt_init(p);
-	lg_pkt_ip4(p, "10.0.0.1", "192.0.2.1", 0);
-	lg_pkt_proto(p, 17);
-	lg_pkt_payload(p, 4, 0);
-	lg_pkt_done(p);
-	lg_pkt_pad(p, 60);
+	build_padded(p, 17, 4);
 }
