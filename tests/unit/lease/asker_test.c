@@ -44,6 +44,14 @@ static void answer(struct script *s, bool partial, uint64_t now_ns)
 	assert_true(answered(s, 100 + s->a.n_sent, partial, now_ns) > 0);
 }
 
+/* Connected, with a first message at T0 that was answered so much later. */
+static void met(struct script *s, uint64_t target_tok, bool partial, uint64_t rtt_ns)
+{
+	up(s);
+	send(s, target_tok, T0);
+	answer(s, partial, T0 + rtt_ns);
+}
+
 static enum lg_say check(struct script *s, const struct lg_asker_need *need, uint64_t now_ns)
 {
 	uint64_t due_ns;
@@ -106,9 +114,7 @@ TEST(an_unanswered_message_counts_as_lost_after_a_round_trip_and_a_fifth)
 	send(&s, 30, T0);
 	assert_int_equal(check(&s, &low, T0 + 999 * MS), LG_SAY_NOTHING);	/* no round trip known yet */
 	assert_int_equal(check(&s, &low, T0 + 1000 * MS), LG_SAY_REQUEST);
-	up(&s);
-	send(&s, 30, T0);
-	answer(&s, false, T0 + 100 * MS);
+	met(&s, 30, false, 100 * MS);
 	assert_int_equal(s.u.rtt_ns, 100 * MS);
 	now_ns = T0 + 1 * S;
 	for (size_t i = 0; i < sizeof(wait_ms) / sizeof(wait_ms[0]); i++) {
@@ -128,9 +134,7 @@ TEST(after_a_partial_answer_it_waits_for_the_push_unless_there_is_news)
 	struct lg_asker_need need = low;
 	struct script s;
 
-	up(&s);
-	send(&s, 30, T0);
-	answer(&s, true, T0 + 2 * MS);
+	met(&s, 30, true, 2 * MS);
 	assert_int_equal(check(&s, &low, T0 + 600 * MS), LG_SAY_NOTHING);
 	need.unreported_tok = 14;
 	assert_int_equal(check(&s, &need, T0 + 600 * MS), LG_SAY_NOTHING);
@@ -148,9 +152,7 @@ TEST(a_push_that_fills_the_want_ends_the_waiting)
 {
 	struct script s;
 
-	up(&s);
-	send(&s, 30, T0);
-	answer(&s, true, T0 + 2 * MS);
+	met(&s, 30, true, 2 * MS);
 	answer(&s, false, T0 + 90 * MS);
 	assert_int_equal(check(&s, &low, T0 + 100 * MS), LG_SAY_REQUEST);
 	/* and does not count as a round trip */
@@ -161,9 +163,7 @@ TEST(a_kept_lease_is_prolonged_now_and_then)
 {
 	struct script s;
 
-	up(&s);
-	send(&s, 0, T0);
-	answer(&s, false, T0 + 2 * MS);
+	met(&s, 0, false, 2 * MS);
 	/* not all keys of all hosts at once */
 	assert_int_equal(check(&s, &kept, T0 + 8500 * MS - 1), LG_SAY_NOTHING);
 	assert_int_equal(check(&s, &kept, T0 + 11500 * MS), LG_SAY_REPORT);
@@ -189,9 +189,7 @@ TEST(an_answer_is_awaited_from_when_the_message_has_reached_the_lessor)
 {
 	struct script s;
 
-	up(&s);
-	send(&s, 30, T0);
-	answer(&s, false, T0 + 10 * MS);
+	met(&s, 30, false, 10 * MS);
 	send(&s, 30, T0 + 1000 * MS);
 	lg_upstream_stalled(&s.u, true, T0 + 1050 * MS);
 	lg_upstream_stalled(&s.u, false, T0 + 4000 * MS);
@@ -419,9 +417,7 @@ TEST(an_extra_message_takes_a_number_and_the_awaited_one_keeps_its_time)
 	uint64_t awaited, first, second;
 	struct script s;
 
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, false, T0 + 160 * MS);
+	met(&s, 32, false, 160 * MS);
 	awaited = send(&s, 32, T0 + 1 * S);
 	first = send(&s, 32, T0 + 1048 * MS);
 	second = send(&s, 32, T0 + 1096 * MS);
@@ -441,9 +437,7 @@ TEST(an_answer_to_an_extra_message_answers_the_awaited_one_and_measures_nothing)
 	uint64_t extra;
 	struct script s;
 
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, false, T0 + 160 * MS);
+	met(&s, 32, false, 160 * MS);
 	send(&s, 32, T0 + 1 * S);
 	extra = send(&s, 32, T0 + 1100 * MS);
 	assert_int_equal(answered(&s, extra, true, T0 + 1240 * MS), T0 + 1 * S);
@@ -455,9 +449,7 @@ TEST(once_the_awaited_answer_is_late_there_are_no_extra_messages)
 {
 	struct script s;
 
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, false, T0 + 100 * MS);
+	met(&s, 32, false, 100 * MS);
 	send(&s, 32, T0 + 1 * S);
 	send(&s, 32, T0 + 1160 * MS);
 	assert_int_equal(s.a.n_extra, 1);
@@ -468,9 +460,7 @@ TEST(once_the_awaited_answer_is_late_there_are_no_extra_messages)
 	assert_int_equal(s.a.n_tries, 1);
 	assert_int_equal(check(&s, &cramped, T0 + 1300 * MS), LG_SAY_NOTHING);
 	/* the last news is awaited: lost, it is told again */
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, false, T0 + 100 * MS);
+	met(&s, 32, false, 100 * MS);
 	send(&s, 32, T0 + 1 * S);
 	send(&s, 32, T0 + 1048 * MS);
 	answered(&s, 100 + s.a.n_sent - 1, true, T0 + 1100 * MS);
@@ -483,9 +473,7 @@ TEST(extra_messages_are_no_more_than_can_be_counted)
 {
 	struct script s;
 
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, false, T0 + 900 * MS);
+	met(&s, 32, false, 900 * MS);
 	send(&s, 32, T0 + 1 * S);
 	for (uint64_t i = 1; i <= 63; i++)
 		send(&s, 32, T0 + 1 * S + i * 10 * MS);
@@ -503,9 +491,7 @@ TEST(after_a_partial_answer_a_part_is_enough_where_little_may_be_out)
 	struct lg_asker_need need = cramped;
 	struct script s;
 
-	up(&s);
-	send(&s, 32, T0);
-	answer(&s, true, T0 + 2 * MS);
+	met(&s, 32, true, 2 * MS);
 	need.unreported_tok = 7;
 	assert_int_equal(check(&s, &need, T0 + 100 * MS), LG_SAY_NOTHING);
 	need.unreported_tok = 8;

@@ -96,6 +96,13 @@ static void leased(struct script *s, enum lg_algorithm algorithm, uint64_t tok)
 	grant(s, 5001, 1, tok, 10000, 100);
 }
 
+/* And what a host asked it for at 200 ms lent to that host. */
+static void lent(struct script *s, enum lg_algorithm algorithm, uint64_t tok, const struct lg_ask *ask)
+{
+	leased(s, algorithm, tok);
+	tell(s, 0, ask, 200);
+}
+
 TEST(a_host_is_lent_out_of_the_pool)
 {
 	struct lg_ask ask = request_of(1, 40);
@@ -163,8 +170,7 @@ TEST(what_hosts_report_is_passed_on_with_its_age)
 	struct script s;
 	uint64_t ms;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	ask = report_of(2, 1, 40, 15, 5);
 	ask.n_slots = 2;
 	ask.slots[0] = (struct lg_slot){ .id = 1, .age_ms = 700, .tok = 10 };
@@ -189,8 +195,7 @@ TEST(a_silent_host_costs_its_lease)
 	struct lg_ask ask = request_of(1, 40), late = report_of(2, 1, 40, 0, 40);
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	tick(&s, 10999);	/* its lease ends with the region's, at 10 s, and lapses a second later */
 	assert_int_equal(look(&s, 10999).outstanding_tok, 40);
 	tick(&s, 11000);
@@ -206,8 +211,7 @@ TEST(a_host_that_lost_its_memory_costs_its_lease)
 	struct lg_ask ask = request_of(7, 40), reborn = request_of(1, 10);
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	lg_region_ask(s.region, 0, 2, &reborn, T0 + 300 * MS, &s.fx);
 	assert_int_equal(look(&s, 300).spent_tok, 40);
 	assert_int_equal(look(&s, 300).outstanding_tok, 10);
@@ -220,8 +224,7 @@ TEST(when_its_own_lease_is_void_a_region_starts_empty_and_tells_its_hosts)
 	struct lg_ask ask = request_of(1, 40), other = request_of(1, 20), old = report_of(2, 1, 40, 40, 0);
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	tell(&s, 1, &other, 200);
 	old.request = true;
 	old.want_tok = 40;
@@ -298,8 +301,7 @@ TEST(an_idle_region_returns_its_pool_two_seconds_after_it_was_last_used)
 	struct lg_ask ask = request_of(1, 40);
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	ask = report_of(2, 1, 40, 30, 10);
 	tell(&s, 0, &ask, 1000);
 	for (uint64_t ms = 1010; ms < 3000; ms += 10) {
@@ -551,8 +553,7 @@ TEST(an_orderly_end_returns_the_pool_and_leaves_what_hosts_hold)
 	struct lg_ask ask = request_of(1, 40);
 	struct script s;
 
-	leased(&s, LG_TOKEN_BUCKET, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_TOKEN_BUCKET, 100, &ask);
 	lg_region_close(s.region, T0 + 300 * MS, &s.fx);
 	assert_int_equal(last_ask(&s)->returned_tok, 60);
 	assert_false(last_ask(&s)->request);
@@ -640,8 +641,7 @@ TEST(a_home_in_a_new_life_is_told_what_was_spent_in_the_last_window)
 	struct lg_ask ask = request_of(1, 40);
 	struct script s;
 
-	leased(&s, LG_SLIDING_WINDOW, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_SLIDING_WINDOW, 100, &ask);
 	ask = report_of(2, 1, 40, 25, 0);
 	tell(&s, 0, &ask, 1000);
 	lg_upstream_down(&s.upstream);
@@ -663,8 +663,7 @@ TEST(what_lapsed_here_is_part_of_what_a_new_home_is_told)
 	struct lg_ask ask = request_of(1, 40);
 	struct script s;
 
-	leased(&s, LG_SLIDING_WINDOW, 100);
-	tell(&s, 0, &ask, 200);
+	lent(&s, LG_SLIDING_WINDOW, 100, &ask);
 	tick(&s, 11000);
 	lg_upstream_down(&s.upstream);
 	up(&s, 2, 11500);

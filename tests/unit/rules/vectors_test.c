@@ -164,14 +164,14 @@ static void prefixes_match_inside_and_not_just_outside(void **state)
 
 		if (rows[i].outside)
 			out = packet(rows[i].outside, rows[i].outside, 17, 53);
-		one_rule()->source = prefix(rows[i].prefix, rows[i].bits);
-		build_ok();
-		assert_true(is_match(&in));
-		assert_int_equal(is_match(&out), !rows[i].outside);
-		one_rule()->destination = prefix(rows[i].prefix, rows[i].bits);
-		build_ok();
-		assert_true(is_match(&in));
-		assert_int_equal(is_match(&out), !rows[i].outside);
+		for (int is_source = 0; is_source < 2; is_source++) {
+			struct lg_match *match = one_rule();
+
+			*(is_source ? &match->source : &match->destination) = prefix(rows[i].prefix, rows[i].bits);
+			build_ok();
+			assert_true(is_match(&in));
+			assert_int_equal(is_match(&out), !rows[i].outside);
+		}
 	}
 }
 
