@@ -90,7 +90,8 @@ static void text_print(const struct lg_preflight *p)
 		group_print(&p->findings, LG_ABOUT_INTERFACE, p->interfaces[i].name);
 	for (size_t i = 0; i < p->findings.n; i++)
 		n[p->findings.v[i].severity]++;
-	printf("%zu in the way, %zu warnings, %zu notes: %s\n", n[LG_SEVERITY_BLOCKER], n[LG_SEVERITY_WARNING], n[LG_SEVERITY_NOTE],
+	printf("%zu in the way, %zu warning%s, %zu note%s: %s\n", n[LG_SEVERITY_BLOCKER], n[LG_SEVERITY_WARNING],
+	       n[LG_SEVERITY_WARNING] == 1 ? "" : "s", n[LG_SEVERITY_NOTE], n[LG_SEVERITY_NOTE] == 1 ? "" : "s",
 	       verdicts[lg_findings_fail(&p->findings)]);
 }
 

@@ -11,8 +11,8 @@
 #include "base/num.h"
 
 const struct lg_finding_kind lg_finding_kinds[_LG_FINDING_N] = {
-#define LG_FEATURE(id, name, worst, since, what, why)                                                                                     \
-	{ name, LG_ABOUT_MACHINE, LG_SEVERITY_##worst, LG_KERN_FEATURE, false, why, "run a kernel of 6.1 or newer" },
+#define LG_FEATURE(id, name, worst, since, what, why, action) \
+	{ name, LG_ABOUT_MACHINE, LG_SEVERITY_##worst, LG_KERN_FEATURE, false, why, action },
 #define LG_FINDING(id, name, scope, worst, fail, at_start, why, action)                                                                   \
 	{ name, LG_ABOUT_##scope, LG_SEVERITY_##worst, LG_KERN_##fail, at_start, why, action },
 #include "kern/findings.def"
@@ -302,7 +302,7 @@ static void judge_features(const struct lg_machine_facts *m, struct lg_findings 
 	static const struct {
 		const char *since, *what;
 	} features[_LG_FEATURE_N] = {
-#define LG_FEATURE(id, name, worst, since, what, why) { since, what },
+#define LG_FEATURE(id, name, worst, since, what, why, action) { since, what },
 #include "kern/findings.def"
 	};
 	char unknown[400] = "";

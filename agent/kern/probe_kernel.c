@@ -141,8 +141,10 @@ static enum lg_known feature_try(const struct lg_machine_facts *m, enum lg_featu
 	case LG_FEATURE_SYSCALL: return can_end(BPF_PROG_TYPE_SYSCALL, BPF_F_SLEEPABLE);
 	case LG_FEATURE_RINGBUF: return can_make(BPF_MAP_TYPE_RINGBUF, 0, 0, (uint32_t)sysconf(_SC_PAGESIZE), 0);
 	case LG_FEATURE_MMAPABLE: return can_make(BPF_MAP_TYPE_ARRAY, 4, 8, 1, BPF_F_MMAPABLE);
+	case LG_FEATURE_LPM: return can_make(BPF_MAP_TYPE_LPM_TRIE, 4 + 16, 8, 1, BPF_F_NO_PREALLOC);
 	case LG_FEATURE_CMPXCHG: return can_swap();
 	case LG_FEATURE_COARSE_CLOCK: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_ktime_get_coarse_ns);
+	case LG_FEATURE_BOOT_CLOCK: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_ktime_get_boot_ns);
 	case LG_FEATURE_LOOP: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_loop);
 	case LG_FEATURE_PERCPU_LOOKUP: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_map_lookup_percpu_elem);
 	case LG_FEATURE_XDP_LOAD_BYTES: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_xdp_load_bytes);

@@ -20,6 +20,13 @@ FORBID = [sys.executable, os.path.join(os.path.dirname(__file__), "lib/forbid.py
 PROG_LOAD, LINK_CREATE = "5", "28"
 
 
+@pytest.fixture(scope="module")
+def idle():
+    """A host for those who only look."""
+    with Host() as h:
+        yield h
+
+
 def drop(*caps):
     """Words that run a command without these capabilities. CAP_SYS_ADMIN stands for some of them in the kernel's eyes."""
     return ["setpriv", "--bounding-set=" + ",".join(f"-{c}" for c in caps), "--inh-caps=-all"]
@@ -64,19 +71,19 @@ def test_a_machine_that_can_run_it_is_told_so_with_all_that_was_looked_at(host):
 
 @pytest.mark.parametrize("dropped, finding", [(("bpf", "sys_admin"), "cap-bpf"), (("net_admin",), "cap-net-admin"),
                                               (("perfmon", "sys_admin"), "cap-perfmon")])
-def test_each_missing_capability_is_a_finding_and_a_code_of_its_own(host, dropped, finding):
-    got = Report(host, "in0", before=drop(*dropped))
+def test_each_missing_capability_is_a_finding_and_a_code_of_its_own(idle, dropped, finding):
+    got = Report(idle, "in0", before=drop(*dropped))
     assert got.code == PRIVILEGE and got.names("blocker") == {finding}
     assert got.find(finding) == ("blocker", "this process has it not")
 
 
-def test_a_capability_that_another_stands_for_is_none_that_is_missing(host):
-    got = Report(host, before=["capsh", "--drop=cap_bpf", "--shell=/usr/bin/env", "--", "--"])
+def test_a_capability_that_another_stands_for_is_none_that_is_missing(idle):
+    got = Report(idle, before=["capsh", "--drop=cap_bpf", "--shell=/usr/bin/env", "--", "--"])
     assert got.code == 0 and "CAP_SYS_ADMIN" in got.find("cap-bpf")[1]
 
 
-def test_without_root_it_says_what_it_can_see_and_what_it_cannot(host):
-    got = Report(host, "in0", before=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+def test_without_root_it_says_what_it_can_see_and_what_it_cannot(idle):
+    got = Report(idle, "in0", before=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     assert got.code == PRIVILEGE
     assert got.find("interface", "in0")[0] == "ok" and got.find("hooks-unknown", "in0")[0] == "note"
     assert "XDP programs" in got.find("not-looked-at")[1]
@@ -85,15 +92,15 @@ def test_without_root_it_says_what_it_can_see_and_what_it_cannot(host):
 
 @pytest.mark.parametrize("answer, words", [("EPERM", "refused (Operation not permitted)"), ("ENOSYS", "refused (Function not"),
                                            ("KILL", "ends the process")])
-def test_a_filter_of_system_calls_is_named_whatever_it_answers(host, answer, words):
-    got = Report(host, "in0", before=[*FORBID, answer, "--"])
+def test_a_filter_of_system_calls_is_named_whatever_it_answers(idle, answer, words):
+    got = Report(idle, "in0", before=[*FORBID, answer, "--"])
     assert got.code == PRIVILEGE and got.names("blocker") == {"seccomp"}
     assert words in got.find("seccomp")[1] and "a seccomp filter is in force" in got.find("seccomp")[1]
 
 
-def test_no_bpf_file_system_is_found_by_what_is_there_instead(host):
+def test_no_bpf_file_system_is_found_by_what_is_there_instead(idle):
     hide = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {BPFFS} && exec "$@"', "sh"]
-    got = Report(host, before=hide)
+    got = Report(idle, before=hide)
     assert got.code == NO_BPFFS and got.names("blocker") == {"bpffs"}
     assert got.find("bpffs")[1] == f"no bpf file system at {BPFFS}: tmpfs"
 
