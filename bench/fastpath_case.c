@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench_rules.h"
+#include "bucket.h"
 #include "bench_run.h"
 #include "rules/compile.h"
 #include "rules/yaml.h"
@@ -105,7 +106,7 @@ static int put_rules(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 /* Leases without end for all keys, of the rule "hit". */
 static int fill_leases(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 {
-	const struct lg_bucket forever = {
+	struct lg_bucket forever = {
 		.kind = LG_BUCKET_BLOCK,
 		.granted_tok = 1ull << 40,
 		.expires_ns = 1ull << 62,
@@ -116,16 +117,19 @@ static int fill_leases(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 	};
 	_cleanup_free_ struct lg_bucket *buckets = calloc(FILL_BATCH, sizeof(*buckets));
 	_cleanup_free_ struct lg_ruleset *set = calloc(1, sizeof(*set));
-	_cleanup_free_ struct lg_key *keys = calloc(FILL_BATCH, sizeof(*keys));
+	_cleanup_free_ struct lg_short_key *keys = calloc(FILL_BATCH, sizeof(*keys));
 	uint32_t zero = 0, source, n;
 	int r;
 
 	if (!buckets || !keys || !set)
 		return complain(c, "leases", ENOMEM);
 	r = bpf_map__lookup_elem(skel->maps.rules, &zero, sizeof(zero), set, sizeof(*set), 0);
+	for (uint32_t i = 0; !r && i < set->n_rules; i++)
+		if (set->rules[i].rule_id == c->n_rules)
+			forever.numbers = lg_rule_numbers(&set->rules[i]);
 	for (uint32_t at = 0; !r && at < c->n_keys; at += n) {
 		for (n = 0; n < FILL_BATCH && at + n < c->n_keys; n++) {
-			keys[n] = (struct lg_key){ .rule_id = c->n_rules, .form = LG_FORM_SOURCE };
+			keys[n] = (struct lg_short_key){ .rule_id = c->n_rules, .form = LG_FORM_SOURCE };
 			keys[n].a[10] = keys[n].a[11] = 0xff;
 			source = htonl(LG_BENCH_FIRST_SOURCE + at + n);
 			memcpy(&keys[n].a[12], &source, sizeof(source));
@@ -158,6 +162,8 @@ static int size_maps(const struct lg_bench_case *c, struct fastpath_bpf *skel)
 		r = bpf_map__set_max_entries(skel->maps.textbook_lru, n);
 	if (!r)
 		r = bpf_map__set_max_entries(skel->maps.buckets, decides(c) && c->keys != LG_BENCH_LINES ? n : 1);
+	if (!r)
+		r = bpf_map__set_max_entries(skel->maps.products, 1);
 	if (!r)
 		r = bpf_map__set_max_entries(skel->maps.lines, lines_of(c));
 	if (!r)

@@ -19,6 +19,8 @@ static __always_inline struct lg_bucket *lg_bucket_of(const struct lg_key *key)
 {
 	__u32 slot = *(const __u32 *)key->a, index = (key->rule_id - 1) * LG_OVERFLOW_BUCKETS + slot;
 
+	if (key->form & LG_FORM_PRODUCT)
+		return bpf_map_lookup_elem(&products, key);
 	if (key->form != LG_FORM_OVERFLOW)
 		return bpf_map_lookup_elem(&buckets, key);
 	if (slot >= LG_OVERFLOW_BUCKETS)

@@ -52,8 +52,9 @@ static __always_inline enum lg_reason lg_match_step(struct lg_visit *visit, stru
 		return LG_DROP_BANNED;
 	if (rule->table == LG_TABLE_LINES)
 		return lg_step_reason(lg_line_match_step(visit, match, rule, step));
+	/* What can never pass is refused by lg_step() and needs none. */
 	if (lg_cost(rule, &visit->pkt) <= rule->cold_burst_tok || visit->pkt.packets > 1)
-		bucket = lg_find(visit, rule); /* what can never pass is refused by lg_step() and needs none */
+		bucket = rule->key_form ? lg_find(visit) : lg_find_product(visit, rule);
 	r = lg_bucket_step(visit, match, rule, bucket, step);
 	if (lg_step_event(r))
 		lg_announce(visit, rule, bucket, lg_step_event(r));

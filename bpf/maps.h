@@ -2,7 +2,7 @@
  *
  * Every map of the object, and nothing else. Keys, values and who writes what: include/leasegate/abi.h.
  *
- * `buckets` is preallocated: an insert from a packet neither allocates nor fails for want of memory, and a full table
+ * `buckets` is preallocated, for keys can be made up: an insert from a packet neither allocates nor fails for want of memory, and a full table
  * is a plain -E2BIG that follows the rule's policy. It is no LRU map, because those evict live keys some 128 at a time.
  */
 #pragma once
@@ -27,9 +27,18 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, LG_KEYS_DEFAULT);
-	__type(key, struct lg_key);
+	__type(key, struct lg_short_key);
 	__type(value, struct lg_bucket);
 } buckets SEC(".maps");
+
+/* Not preallocated: most rule sets have no products, and need not pay for room for them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, LG_KEYS_DEFAULT);
+	__type(key, struct lg_key);
+	__type(value, struct lg_bucket);
+} products SEC(".maps");
 
 /* Not preallocated: few rules have such keys, and for those the bucket counts, not this. */
 struct {

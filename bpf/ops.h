@@ -110,8 +110,7 @@ static __always_inline int lg_op_generation(struct lg_op *op, struct lg_bucket *
 	if ((__s64)(expires_ns - now_ns) > 0)
 		__sync_val_compare_and_swap(&bucket->expires_ns, expires_ns, now_ns);
 	bucket->lease_epoch = op->epoch;
-	bucket->base_granted_tok = bucket->granted_tok;
-	bucket->base_spent_tok = bucket->granted_tok;
+	bucket->base_tok = bucket->granted_tok;
 	bucket->base_returned_tok = bucket->returned_tok;
 	return 0;
 }
@@ -125,7 +124,7 @@ static __always_inline int lg_op_delete(const struct lg_op *op)
 		bpf_map_delete_elem(&logs, &op->key);
 		if (op->key.form & LG_FORM_HASHED)
 			bpf_map_delete_elem(&wide_keys, &op->key);
-		return bpf_map_delete_elem(&buckets, &op->key);
+		return op->key.form & LG_FORM_PRODUCT ? bpf_map_delete_elem(&products, &op->key) : bpf_map_delete_elem(&buckets, &op->key);
 	}
 	if (!bucket)
 		return -ENOENT;
@@ -143,7 +142,7 @@ __noinline int lg_grant_one(__u32 i)
 		return -EINVAL;
 	bucket = lg_bucket_of(&op->key);
 	if (!bucket && op->code == LG_OP_GRANT) {
-		bpf_map_update_elem(&buckets, &op->key, &lg_blank_bucket, BPF_NOEXIST);
+		lg_bucket_make(&op->key);
 		bucket = lg_bucket_of(&op->key);
 		if (!bucket)
 			return -ENOSPC;

@@ -133,6 +133,15 @@ __noinline int lg_wide_note(struct lg_visit *visit, const struct lg_rule *rule)
 	return (int)bpf_map_update_elem(&wide_keys, &key, &wide, BPF_ANY);
 }
 
+/* Makes a blank bucket. Returns 0 or a negative errno, -EEXIST if there is one. */
+static __always_inline int lg_bucket_make(const struct lg_key *key)
+{
+	/* As int: before 6.4 map operations return one, and what stands in the upper half of the register is anybody's guess. */
+	if (key->form & LG_FORM_PRODUCT)
+		return (int)bpf_map_update_elem(&products, key, &lg_blank_bucket, BPF_NOEXIST);
+	return (int)bpf_map_update_elem(&buckets, key, &lg_blank_bucket, BPF_NOEXIST);
+}
+
 /* Makes a bucket for the key at hand. Returns 2 if it did, 1 if another CPU was first, 0 if there is no room. */
 __noinline int lg_newcomer(struct lg_visit *visit)
 {
@@ -144,8 +153,7 @@ __noinline int lg_newcomer(struct lg_visit *visit)
 	if (!visit)
 		return 0;
 	key = visit->key;
-	/* As int: before 6.4 map operations return one, and what stands in the upper half of the register is anybody's guess. */
-	r = (int)bpf_map_update_elem(&buckets, &key, &lg_blank_bucket, BPF_NOEXIST);
+	r = lg_bucket_make(&key);
 	if (!r)
 		return 2;
 	if (r == -EEXIST)
@@ -415,10 +423,20 @@ static __always_inline int lg_bucket_step(struct lg_visit *visit, struct lg_matc
 	return r;
 }
 
-/* The bucket of the key at hand: found, made or, where there is no room, NULL. */
-static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit, const struct lg_rule *rule)
+/* The bucket of the key at hand, which is no product: found, made or, where there is no room, NULL. */
+static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit)
 {
 	struct lg_bucket *bucket = bpf_map_lookup_elem(&buckets, &visit->key);
+
+	if (bucket)
+		return bucket;
+	return lg_newcomer(visit) ? bpf_map_lookup_elem(&buckets, &visit->key) : NULL;
+}
+
+/* The same of a product. */
+static __always_inline struct lg_bucket *lg_find_product(struct lg_visit *visit, const struct lg_rule *rule)
+{
+	struct lg_bucket *bucket = bpf_map_lookup_elem(&products, &visit->key);
 	int r;
 
 	if (bucket)
@@ -426,7 +444,7 @@ static __always_inline struct lg_bucket *lg_find(struct lg_visit *visit, const s
 	r = lg_newcomer(visit);
 	if (r == 2 && visit->key.form & LG_FORM_HASHED)
 		lg_wide_note(visit, rule);
-	return r ? bpf_map_lookup_elem(&buckets, &visit->key) : NULL;
+	return r ? bpf_map_lookup_elem(&products, &visit->key) : NULL;
 }
 
 /* ---- one rule ---- */
@@ -444,11 +462,13 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
 	if (reason != LG_PASS_ADMITTED)
 		return lg_conclude(rule, reason, &visit->pkt);
-	if (rule->key_form)
+	if (rule->key_form) {
 		lg_key_make(rule, &visit->pkt, &visit->key);
-	else
+		bucket = lg_find(visit);
+	} else {
 		lg_visit_key(visit, rule);
-	bucket = lg_find(visit, rule);
+		bucket = lg_find_product(visit, rule);
+	}
 	if (bucket && !rule->algorithm && lg_read(bucket->kind)) {
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);

@@ -210,6 +210,12 @@ static const char *kind_name(uint16_t kind)
 	return "rate";
 }
 
+/* Words that mean something else in buckets of other kinds. */
+static uint64_t granted_tok(const struct lg_bucket *b)
+{
+	return b->kind == LG_BUCKET_BLOCK ? b->granted_tok : 0;
+}
+
 static json_int_t ms_until(uint64_t then_ns, uint64_t now_ns)
 {
 	return then_ns >= now_ns ? (json_int_t)((then_ns - now_ns) / 1000000) : -(json_int_t)((now_ns - then_ns) / 1000000);
@@ -239,11 +245,11 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 	o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "rule",
 		      lg_ctl_rule_name(k->names, row->key.rule_id, name, sizeof(name)), "rule_id", (int)row->key.rule_id,
 		      "key", key, "form", form_name(row->key.form), "kind", kind_name(b->kind), "granted_tok",
-		      (json_int_t)b->granted_tok, "spent_tok",
+		      (json_int_t)granted_tok(b), "spent_tok",
 		      (json_int_t)b->spent_tok, "returned_tok", (json_int_t)b->returned_tok, "denied_tok",
 		      (json_int_t)b->denied_tok, "left_tok", (json_int_t)left_tok(k, row, now_ns), "expires_in_ms",
-		      b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
-		      (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", (json_int_t)b->burst_tok,
+		      b->kind == LG_BUCKET_BLOCK && b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
+		      (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", rule ? (json_int_t)rule->burst_tok : (json_int_t)0,
 		      "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
 	/* A word has no room for when it was last changed. */
 	if (b->kind == LG_BUCKET_LINE)
@@ -286,7 +292,7 @@ static int rows_print(const struct keys *k)
 			snprintf(expires, sizeof(expires), "%.1f s", (double)ms_until(b->expires_ns, now_ns) / 1000);
 		printf("%-20s %-39s %7s %14llu %14llu %14llu %14llu %9s\n",
 		       lg_ctl_rule_name(k->names, k->rows[i].key.rule_id, name, sizeof(name)), key,
-		       kind_name(b->kind), (unsigned long long)b->granted_tok,
+		       kind_name(b->kind), (unsigned long long)granted_tok(b),
 		       (unsigned long long)(b->spent_tok - b->returned_tok),
 		       (unsigned long long)left_tok(k, &k->rows[i], now_ns),
 		       (unsigned long long)b->denied_tok, expires);

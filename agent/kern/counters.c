@@ -147,10 +147,10 @@ int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_r
 	return 0;
 }
 
-static int count_one(void *arg, const void *key, const void *value)
+static int count_one(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
 {
 	(void)key;
-	(void)value;
+	(void)bucket;
 	++*(uint32_t *)arg;
 	return 0;
 }
@@ -164,7 +164,7 @@ int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_us
 
 	if (bpf_obj_get_info_by_fd(kern->map_fd[LG_MAP_BUCKETS], &info, &len) < 0)
 		return -errno;
-	r = lg_map_walk(kern->map_fd[LG_MAP_BUCKETS], sizeof(struct lg_key), sizeof(struct lg_bucket), count_one, &n);
+	r = lg_buckets_walk(kern, count_one, &n);
 	if (r < 0)
 		return r;
 	*ret_max = info.max_entries;

@@ -14,6 +14,7 @@
 enum lg_map {
 	LG_MAP_BYPASS,
 	LG_MAP_BUCKETS,
+	LG_MAP_PRODUCTS,
 	LG_MAP_WIDE_KEYS,
 	LG_MAP_INTERFACES,
 	LG_MAP_LISTS,
@@ -218,6 +219,8 @@ int lg_control_words(struct lg_kern *kern, struct lg_control **ret_words);
  */
 int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes,
 		int (*fn)(void *arg, const void *key, const void *value), void *arg);
+/* Calls fn for each key of `buckets` and `products`, until it returns other than 0. */
+int lg_buckets_walk(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
 
 /* ---- lines.c ---- */
 

@@ -80,7 +80,6 @@ static int slot_tell(const struct lg_rule *rule, const struct lg_line_key *note,
 		.denied_tok = note->denied_tok,
 		.rate_tok = rule->rate_tok,
 		.per_ns = rule->per_ns,
-		.burst_tok = rule->burst_tok,
 	};
 
 	/* Read before the mark came: the note is still that of the slot's last key, under another rule. */

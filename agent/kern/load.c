@@ -134,6 +134,8 @@ static const char *sized_as(const struct bpf_map *map)
 {
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_BUCKETS)) == 0)
 		return "table of keys";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_PRODUCTS)) == 0)
+		return "table of keys of several parts";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_WIDE_KEYS)) == 0)
 		return "table of wide keys";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINE_KEYS)) == 0)
@@ -296,6 +298,8 @@ static int skel_open(struct loading *l)
 	r = bpf_map__set_max_entries(l->skel->maps.wide_keys, max_keys);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.buckets, max_keys);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.products, max_keys);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.logs, l->o->log_keys ? l->o->log_keys : LG_LOGS_DEFAULT);
 	if (r == 0)
@@ -571,7 +575,8 @@ static const struct {
 	uint32_t value_bytes;
 } map_sizes[_LG_MAP_N] = {
 	[LG_MAP_BYPASS] = { 4, sizeof(struct lg_bypass) },
-	[LG_MAP_BUCKETS] = { sizeof(struct lg_key), sizeof(struct lg_bucket) },
+	[LG_MAP_BUCKETS] = { sizeof(struct lg_short_key), sizeof(struct lg_bucket) },
+	[LG_MAP_PRODUCTS] = { sizeof(struct lg_key), sizeof(struct lg_bucket) },
 	[LG_MAP_WIDE_KEYS] = { sizeof(struct lg_key), sizeof(struct lg_wide_key) },
 	[LG_MAP_INTERFACES] = { 4, sizeof(struct lg_interface_class) },
 	[LG_MAP_LISTS] = { sizeof(struct lg_list_key), sizeof(struct lg_list_entry) },

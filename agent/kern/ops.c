@@ -124,11 +124,31 @@ struct each {
 	void *arg;
 };
 
-static int each_one(void *arg, const void *key, const void *value)
+static int each_short(void *arg, const void *key, const void *value)
+{
+	struct lg_key whole = { 0 };
+	struct each *each = arg;
+
+	memcpy(&whole, key, sizeof(struct lg_short_key));
+	return each->fn(each->arg, &whole, value);
+}
+
+static int each_product(void *arg, const void *key, const void *value)
 {
 	struct each *each = arg;
 
 	return each->fn(each->arg, key, value);
+}
+
+int lg_buckets_walk(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg)
+{
+	struct each each = { .fn = fn, .arg = arg };
+	int r;
+
+	r = lg_map_walk(kern->map_fd[LG_MAP_BUCKETS], sizeof(struct lg_short_key), sizeof(struct lg_bucket), each_short, &each);
+	if (r)
+		return r;
+	return lg_map_walk(kern->map_fd[LG_MAP_PRODUCTS], sizeof(struct lg_key), sizeof(struct lg_bucket), each_product, &each);
 }
 
 /* Marks ids that have a name or are in force: no other can have been charged. */
@@ -182,7 +202,7 @@ int lg_kern_each_bucket(struct lg_kern *kern,
 	bool used[LG_RULES_MAX + 1];
 	int r;
 
-	r = lg_map_walk(kern->map_fd[LG_MAP_BUCKETS], sizeof(struct lg_key), sizeof(struct lg_bucket), each_one, &each);
+	r = lg_buckets_walk(kern, fn, arg);
 	if (r)
 		return r;
 	r = ids_in_use(kern, used);

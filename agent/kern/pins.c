@@ -20,6 +20,7 @@
 static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_BYPASS] = "bypass",
 	[LG_MAP_BUCKETS] = "buckets",
+	[LG_MAP_PRODUCTS] = "products",
 	[LG_MAP_WIDE_KEYS] = "wide_keys",
 	[LG_MAP_INTERFACES] = "interfaces",
 	[LG_MAP_LISTS] = "lists",

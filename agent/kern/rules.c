@@ -259,15 +259,14 @@ static int forget_flush(struct forget *f)
 	return r;
 }
 
-static int forget_one(void *arg, const void *key, const void *value)
+static int forget_one(void *arg, const struct lg_key *key, const struct lg_bucket *bucket)
 {
-	const struct lg_key *k = key;
 	struct forget *f = arg;
 
-	(void)value;
-	if (k->rule_id != f->rule_id)
+	(void)bucket;
+	if (key->rule_id != f->rule_id)
 		return 0;
-	f->ops[f->n++] = (struct lg_op){ .key = *k, .code = LG_OP_FORGET };
+	f->ops[f->n++] = (struct lg_op){ .key = *key, .code = LG_OP_FORGET };
 	return f->n == LG_OPS_MAX ? forget_flush(f) : 0;
 }
 
@@ -281,7 +280,7 @@ static int forget_buckets(struct lg_kern *kern, __u32 rule_id)
 		return -ENOMEM;
 	f->kern = kern;
 	f->rule_id = rule_id;
-	r = lg_map_walk(kern->map_fd[LG_MAP_BUCKETS], sizeof(struct lg_key), sizeof(struct lg_bucket), forget_one, f);
+	r = lg_buckets_walk(kern, forget_one, f);
 	return r == 0 && f->n ? forget_flush(f) : r;
 }
 

@@ -48,7 +48,7 @@ static struct lg_op *op_add(struct lg_node *n, const struct lg_key *key, enum lg
 /* Within the generation of the lease. */
 static struct lg_usage usage_of(const struct lg_bucket *b)
 {
-	return (struct lg_usage){ .spent_tok = b->spent_tok - b->base_spent_tok,
+	return (struct lg_usage){ .spent_tok = b->spent_tok - b->base_tok,
 				  .returned_tok = b->returned_tok - b->base_returned_tok, .denied_tok = b->denied_tok };
 }
 
@@ -170,7 +170,7 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 		found.generation = bucket->lease_generation;
 		found.epoch = bucket->lease_epoch;
 		found.expires_ns = bucket->expires_ns;
-		found.granted_tok = bucket->granted_tok - bucket->base_granted_tok;
+		found.granted_tok = bucket->granted_tok - bucket->base_tok;
 		found.usage = usage_of(bucket);
 		found.traffic_tok = bucket->spent_tok - bucket->returned_tok;
 	}

@@ -52,12 +52,13 @@ struct lg_bypass {
 };
 _Static_assert(sizeof(struct lg_bypass) == 8, "lg_bypass: bump LG_ABI_VERSION");
 
-/* ---- map `buckets` (HASH): struct lg_key -> struct lg_bucket. Also the value of `overflow` ---- */
+/* ---- map `buckets` (HASH): struct lg_short_key -> struct lg_bucket, of all keys but products;
+ * map `products` (HASH): struct lg_key -> struct lg_bucket, of those. Also the value of `overflow` ---- */
 enum lg_key_form {
 	LG_FORM_RULE = 1,	/* one bucket for the whole rule; a and b are 0 */
 	LG_FORM_SOURCE = 2,	/* a = source address, masked */
 	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
-	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; never in `buckets`, see map `overflow` */
+	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; in no HASH, see map `overflow` */
 	LG_FORM_HASHED = 1 << 14,	/* of a product: a is a hash, and map `wide_keys` may know of what */
 	LG_FORM_PRODUCT = 1 << 15,	/* or-ed with the enum lg_key_part that make the key, any but a single address */
 };
@@ -81,6 +82,15 @@ struct lg_key {
 	__u8 b[16];		/* of a product, else 0 */
 } __attribute__((aligned(8)));
 _Static_assert(sizeof(struct lg_key) == 40, "lg_key: bump LG_ABI_VERSION");
+
+/* How struct lg_key begins, and all there is of a key without b. The kernel takes twice as long to hash and compare a whole one. */
+struct lg_short_key {
+	__u32 rule_id;
+	__u32 form;
+	__u8 a[16];
+} __attribute__((aligned(8)));
+_Static_assert(sizeof(struct lg_short_key) == 24 && sizeof(struct lg_short_key) == __builtin_offsetof(struct lg_key, b),
+	       "lg_short_key: bump LG_ABI_VERSION");
 
 /*
  * A product's a and b. Source, destination and cgroup are wide parts: a is the first of them that the key has, else 0. Ports,
@@ -167,37 +177,43 @@ enum lg_bucket_kind {
  * granted_tok - spent_tok, spendable while now < expires_ns. The agent gives tokens back by taking them as a packet would:
  * spent_tok and returned_tok grow together, so that a token cannot be both spent and returned; traffic has used
  * spent_tok - returned_tok.
+ *
+ * An entry of `buckets` is 192 bytes long, three whole lines of memory: the kernel's 48 bytes, the key's 24 and these 120. What packets
+ * look at comes first, and lies in the second line with the end of the key.
  */
 struct lg_bucket {
 	__u32 rule_id;		/* as in the key, for readers */
 	__u16 kind;		/* enum lg_bucket_kind; 0 blank: just inserted, or an overflow bucket not yet used */
-	__u16 flags;		/* 0 */
-	/* What packets look at comes first: with the end of the key it lies in one line of memory. */
-	__u64 granted_tok;	/* block: tokens ever granted, and what the key started with */
+	__u16 numbers;		/* of rate_tok and per_ns: tells whether the rule's are others by now, without a look at them */
+	union {			/* by kind */
+		struct {	/* block */
+			__u64 granted_tok;	/* tokens ever granted, and what the key started with */
+			__u64 expires_ns;	/* end of the lease, CLOCK_BOOTTIME; a key without a lease has the time it was first seen,
+						 * and LG_COLD_START_NS more if its rule gives it something to start with.
+						 * The first packet after the end that the agent hears of, while `reachable`, moves an
+						 * older end to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
+		};
+		__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
+		__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << LG_WINDOW_INDEX_BITS | its low
+					 * bits */
+	};
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
-	__u64 expires_ns;	/* block: end of the lease, CLOCK_BOOTTIME; a key without a lease has the time it was first seen, and
-				 * LG_COLD_START_NS more if its rule gives it something to start with.
-				 * The first packet after the end that the agent hears of, while `reachable`, moves an older end
-				 * to share_delay_ns / 2 ago: the fallback waits for the agent's answer */
-	__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
-	__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << LG_WINDOW_INDEX_BITS | its low bits */
 	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
 	__u64 asked_ns;		/* when the key was last announced to the agent, 0 never */
 	__u64 seen_ns;		/* last packet, accurate to about 0.3 s */
+	/* From here on another line of memory. */
 	__u64 share_full_at_vt;	/* block: full_at_vt of the fallback share */
 	__u64 returned_tok;	/* block: the part of spent_tok that the agent took back */
 	__u64 denied_tok;	/* cost of the packets refused, but for what waits in `denials` */
-	__u64 rate_tok;		/* the rule's limit: rate_tok per per_ns, for readers (room for sub-limits) */
+	__u64 rate_tok;		/* the rule's limit: rate_tok per per_ns, for readers */
 	__u64 per_ns;
-	__u64 burst_tok;	/* the rule's burst, or for windows its limit */
 	__u32 lease_generation;	/* of the lease held, set by grants; survives a restart of the agent. 0: none yet, so what is left is
 				 * what the key started with */
 	__u32 lease_epoch;	/* epoch of the lessor that granted it */
-	__u64 base_granted_tok;	/* totals at the start of that generation: lease totals are differences to these */
-	__u64 base_spent_tok;
-	__u64 base_returned_tok;
+	__u64 base_tok;		/* granted_tok and spent_tok, which were the same, at the start of that generation: lease totals are */
+	__u64 base_returned_tok; /* differences to this, and to what returned_tok was then */
 };
-_Static_assert(sizeof(struct lg_bucket) == 160, "lg_bucket: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_bucket) == 120, "lg_bucket: bump LG_ABI_VERSION");
 
 #define LG_WINDOW_INDEX_BITS 20 /* a bucket last seen 2^18 windows ago has none in use, so that its words cannot be misread */
 
@@ -499,7 +515,7 @@ struct lg_op {
 	__u32 epoch;		/* GENERATION, GRANT */
 	struct lg_bucket after;	/* the bucket after the operation (READ, GRANT, TAKE, GENERATION) */
 };
-_Static_assert(sizeof(struct lg_op) == 248, "lg_op: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_op) == 208, "lg_op: bump LG_ABI_VERSION");
 
 struct lg_ops_args {
 	__u32 n;		/* 1 .. LG_OPS_MAX */

@@ -268,7 +268,7 @@ static void a_token_is_spent_or_returned_but_never_both(void **state)
 			assert_true(ops[i].after.spent_tok <= ops[i].after.granted_tok);
 			assert_true(ops[i].after.spent_tok >= returned_tok);
 			if (ops[i].code == LG_OP_GENERATION && !ops[i].result)
-				assert_int_equal(ops[i].after.base_spent_tok, ops[i].after.granted_tok);
+				assert_int_equal(ops[i].after.base_tok, ops[i].after.granted_tok);
 		}
 	}
 	hammers_end(h);

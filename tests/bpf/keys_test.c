@@ -153,7 +153,7 @@ static void the_interface_is_that_of_the_hook(void **state)
 static void a_hashed_key_is_remembered_and_forgotten_with_its_bucket(void **state)
 {
 	struct lg_pkt_buf one = progs_udp("10.1.2.3", "192.0.2.1", 53), two = progs_udp("10.1.2.3", "192.0.2.1", 54);
-	int wide_fd = bpf_map__fd(p->skel->maps.wide_keys), buckets_fd = bpf_map__fd(p->skel->maps.buckets);
+	int wide_fd = bpf_map__fd(p->skel->maps.wide_keys), buckets_fd = bpf_map__fd(p->skel->maps.products);
 	uint8_t source[16], destination[16];
 	struct lg_wide_key wide;
 	struct lg_key key, next;

@@ -95,6 +95,7 @@ static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
 	assert_non_null(p->skel);
 	p->skel->rodata->lg_test_clock = has_test_clock;
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.buckets, max_keys), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.products, max_keys), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.overflow, PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.lines, PROGS_LINES), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.line_keys, PROGS_LINES * LG_LINE_SLOTS), 0);
@@ -146,6 +147,7 @@ static inline void progs_reset(struct progs *p)
 	assert_true(ring_buffer__consume(ring) >= 0);
 	ring_buffer__free(ring);
 	progs_clear(bpf_map__fd(p->skel->maps.buckets));
+	progs_clear(bpf_map__fd(p->skel->maps.products));
 	progs_clear(bpf_map__fd(p->skel->maps.logs));
 	progs_clear(bpf_map__fd(p->skel->maps.lists));
 	progs_clear(bpf_map__fd(p->skel->maps.bans));
@@ -437,7 +439,8 @@ static inline void progs_book(const struct progs *p)
 static inline bool progs_has_bucket(const struct progs *p, const struct lg_key *key, struct lg_bucket *ret_bucket)
 {
 	progs_book(p);
-	return !bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.buckets), key, ret_bucket);
+	return !bpf_map_lookup_elem(bpf_map__fd(key->form & LG_FORM_PRODUCT ? p->skel->maps.products : p->skel->maps.buckets), key,
+				    ret_bucket);
 }
 
 static inline struct lg_bucket progs_bucket(const struct progs *p, const struct lg_key *key)
