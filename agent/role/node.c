@@ -274,11 +274,14 @@ static int rules_fall_back(struct lg_node *n, struct lg_rules **rules, struct lg
 
 static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_complaint *c)
 {
+	struct lg_complaint of_file = { 0 };
 	int r;
 
-	r = lg_rules_text_read(n->config.rules, &n->rules_text, rules, c);
-	if (r < 0 && rules_fall_back(n, rules, c) < 0)
+	r = lg_rules_text_read(n->config.rules, &n->rules_text, rules, &of_file);
+	if (r < 0 && rules_fall_back(n, rules, &of_file) < 0) {
+		*c = of_file;
 		return r;
+	}
 	lg_role_warn(*rules, &n->config);
 	return 0;
 }

@@ -438,6 +438,65 @@ static void a_filter_of_somebody_else_in_our_place_is_named_and_left(void **stat
 	close(fd);
 }
 
+/* ---- looking, and detaching what nobody wants ---- */
+
+static void what_is_attached_is_asked_of_the_kernel_and_not_remembered(void **state)
+{
+	static const enum lg_attach_mode modes[] = { LG_MODE_NONE, LG_MODE_CLSACT };
+	char command[512], pin[256];
+	struct lg_attachment at, seen;
+
+	(void)state;
+	assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_XDP, &seen), 0);
+	assert_int_equal(lg_kern_attached(kern, "nowhere", LG_HOOK_XDP, &seen), 0);
+	at = attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
+	assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_XDP, &seen), 1);
+	assert_memory_equal(&seen, &at, sizeof(at));
+	pin_path(pin, "links/lgk0-xdp");
+	snprintf(command, sizeof(command), "bpftool link detach pinned %s", pin);
+	run("%s", command);
+	assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_XDP, &seen), 0);
+	assert_false(attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE).adopted);
+	for (size_t i = 0; i < N_ELEMS(modes); i++) {
+		at = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, modes[i]);
+		assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_TC_INGRESS, &seen), 1);
+		assert_int_equal(seen.mode, at.mode);
+		if (at.mode == LG_MODE_CLSACT)
+			run("tc qdisc del dev lgk0 clsact");
+		else
+			lg_kern_detach(kern, "lgk0", LG_HOOK_TC_INGRESS);
+		assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_TC_INGRESS, &seen), 0);
+	}
+	attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
+}
+
+static bool keep_ingress(void *arg, const char *ifname, enum lg_hook hook)
+{
+	int *n_asked = arg;
+
+	assert_string_equal(ifname, "lgk0");
+	++*n_asked;
+	return hook == LG_HOOK_TC_INGRESS;
+}
+
+static void what_nobody_wants_is_detached_and_the_rest_stays(void **state)
+{
+	struct lg_attachment list[4];
+	int n_asked = 0;
+
+	(void)state;
+	attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
+	attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
+	attach(kern, "lgk0", LG_HOOK_TC_EGRESS, LG_MODE_CLSACT);
+	assert_int_equal(lg_kern_detach_others(kern, keep_ingress, &n_asked), 2);
+	assert_int_equal(n_asked, 3);
+	assert_int_equal(lg_kern_attachments(kern, list, 4), 1);
+	assert_int_equal(list[0].hook, LG_HOOK_TC_INGRESS);
+	assert_int_equal(n_links_pinned(), 1);
+	assert_int_equal(lg_kern_detach_others(kern, keep_ingress, &n_asked), 0);
+}
+
 /* ---- detaching everything ---- */
 
 static void detach_all_takes_what_is_the_instances_and_nothing_else(void **state)
@@ -493,6 +552,8 @@ int main(void)
 		T(a_clsact_qdisc_that_others_made_or_use_stays),
 		T(an_adopted_clsact_filter_is_replaced_in_place),
 		T(a_filter_of_somebody_else_in_our_place_is_named_and_left),
+		T(what_is_attached_is_asked_of_the_kernel_and_not_remembered),
+		T(what_nobody_wants_is_detached_and_the_rest_stays),
 		T(detach_all_takes_what_is_the_instances_and_nothing_else),
 	};
 

@@ -301,3 +301,23 @@ def test_a_packet_that_passes_a_bridge_and_its_port_is_charged_once(host, port):
     # Once the port has left, the bridge is limited by itself.
     ip("link", "set", "in0", "nomaster", ns=host.ns)
     until(lambda: attached(host) == above | below, "each has its own packets", timeout_s=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("entry", [{"xdp": "native"}, {"xdp": "generic"}, {"tc": "on", "tc_egress": "on"}], ids=["native", "generic", "tc"])
+def test_a_restart_tells_the_kernel_nothing_about_the_link(host, entry):
+    """Where XDP goes or comes some adapters are reset, and news of the link are sent."""
+    configured(host, [{"name": "in0", **entry}])
+    node = running(host)
+    before = attached(host)
+    with subprocess.Popen(host.ns.enter_argv() + ["ip", "monitor", "link"], stdout=subprocess.PIPE, text=True) as monitor:
+        try:
+            for end in ("kill", "stop"):
+                getattr(node, end)()
+                node = running(host)
+                assert attached(host) == before
+            # The monitor watches: this it must see, and nothing before it.
+            ip("link", "set", "lo", "down", ns=host.ns)
+            assert ": lo:" in monitor.stdout.readline()
+        finally:
+            monitor.kill()
