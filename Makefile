@@ -97,6 +97,7 @@ $(B)/%.o: %.c | $(GENERATED)
 
 $(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+$(B)/tests/bpf/verifier_test.o: CPPFLAGS += -DLG_CLANG=$(shell $(CLANG) -dumpversion 2>/dev/null | cut -d. -f1)
 $(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
 BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
 $(BENCH_SRC:%.c=$(B)/%.o) $(BENCH_PARTS:%.c=$(B)/%.o): | $(BENCH_SKELS)

@@ -84,7 +84,7 @@ static inline void progs_publish(struct progs *p)
 #define PROGS_OVERFLOW_RULES 8 /* rules that have overflow buckets here */
 #define PROGS_LINES 8192
 
-static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
+static inline struct progs *progs_open(uint32_t max_keys, bool has_test_clock)
 {
 	struct progs *p = calloc(1, sizeof(*p));
 
@@ -99,6 +99,13 @@ static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.overflow, PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.lines, PROGS_LINES), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.line_keys, PROGS_LINES * LG_LINE_SLOTS), 0);
+	return p;
+}
+
+static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
+{
+	struct progs *p = progs_open(max_keys, has_test_clock);
+
 	assert_int_equal(leasegate_bpf__load(p->skel), 0);
 	return p;
 }
