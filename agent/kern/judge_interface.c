@@ -14,7 +14,7 @@
 #define ONE_BUFFER_MTU 3498 /* of a page of 4 KiB: less headroom, what the kernel keeps behind a frame, and the Ethernet header */
 
 enum reset { RESET_NONE, RESET_QUEUES, RESET_LINK };
-enum queues { QUEUES_ANY, QUEUES_CPUS, QUEUES_HALF };
+enum queues { QUEUES_ANY, QUEUES_CPUS, QUEUES_HALF, QUEUES_64 };
 
 struct driver {
 	const char *name;
@@ -34,11 +34,11 @@ static const struct driver drivers[] = {
 	{ "fsl_dpaa2_eth", 5, 0, RESET_LINK, QUEUES_ANY, 3498 },
 	{ "gve", 6, 4, RESET_QUEUES, QUEUES_HALF, 2030 },
 	{ "hv_netvsc", 5, 6, RESET_QUEUES, QUEUES_ANY, 3506 },
-	{ "i40e", 4, 13, RESET_LINK, QUEUES_CPUS, 3046 },
-	{ "ice", 5, 5, RESET_LINK, QUEUES_CPUS, 3046 },
+	{ "i40e", 4, 13, RESET_LINK, QUEUES_ANY, 3046 },
+	{ "ice", 5, 5, RESET_LINK, QUEUES_ANY, 3046 },
 	{ "igb", 5, 10, RESET_LINK, QUEUES_ANY, 3046 },
 	{ "igc", 5, 13, RESET_LINK, QUEUES_ANY, 2048 },
-	{ "ixgbe", 4, 12, RESET_LINK, QUEUES_CPUS, 3050 },
+	{ "ixgbe", 4, 12, RESET_LINK, QUEUES_64, 3050 },
 	{ "ixgbevf", 4, 17, RESET_LINK, QUEUES_ANY, 3050 },
 	{ "mana", 5, 17, RESET_QUEUES, QUEUES_ANY, 3506 },
 	{ "mlx4_en", 4, 8, RESET_LINK, QUEUES_ANY, 3498 },
@@ -48,7 +48,7 @@ static const struct driver drivers[] = {
 	{ "nfp", 4, 10, RESET_LINK, QUEUES_ANY, 3498 },
 	{ "nicvf", 4, 12, RESET_LINK, QUEUES_HALF, 1500 },
 	{ "qede", 4, 10, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "sfc", 5, 5, RESET_LINK, QUEUES_CPUS, 3498 },
+	{ "sfc", 5, 5, RESET_LINK, QUEUES_ANY, 3498 },
 	{ "stmmac", 5, 13, RESET_LINK, QUEUES_ANY, 3498 },
 	{ "tun", 4, 15, RESET_NONE, QUEUES_ANY, 3498 },
 	{ "veth", 4, 19, RESET_NONE, QUEUES_ANY, 3498 },
@@ -186,17 +186,31 @@ static void judge_reset(const struct judge *j)
 static void judge_queues(const struct judge *j)
 {
 	const struct lg_interface_facts *i = j->i;
-	enum queues queues = j->driver ? j->driver->queues : QUEUES_ANY;
 
-	if (queues == QUEUES_ANY || !i->channels_max)
-		return;
-	if (queues == QUEUES_CPUS && i->channels + j->m->n_cpus > i->channels_max)
-		ADD_XDP(XDP_QUEUES, WARNING, "%u queues in use and one more for each of %u CPUs are more than the %u there are", i->channels,
-			j->m->n_cpus, i->channels_max);
-	else if (queues == QUEUES_HALF && 2 * i->channels > i->channels_max)
-		ADD_XDP(XDP_QUEUES, WARNING, "%u of %u queues are in use: driver %s wants half of them free", i->channels, i->channels_max,
-			j->driver->name);
-	else
+	switch (j->driver ? j->driver->queues : QUEUES_ANY) {
+	case QUEUES_ANY: return;
+	case QUEUES_CPUS:
+		if (i->channels_max && i->channels + j->m->n_cpus > i->channels_max) {
+			ADD_XDP(XDP_QUEUES, WARNING, "%u in use and one more for each of %u CPUs are more than the %u there are", i->channels,
+				j->m->n_cpus, i->channels_max);
+			return;
+		}
+		break;
+	case QUEUES_HALF:
+		if (i->channels_max && 2 * i->channels > i->channels_max) {
+			ADD_XDP(XDP_QUEUES, WARNING, "%u of %u are in use: driver %s wants half of them free", i->channels, i->channels_max,
+				j->driver->name);
+			return;
+		}
+		break;
+	case QUEUES_64:
+		if (j->m->n_cpus > 64) {
+			ADD_XDP(XDP_QUEUES, WARNING, "driver %s has 64 for %u CPUs", j->driver->name, j->m->n_cpus);
+			return;
+		}
+		break;
+	}
+	if (i->channels_max)
 		ADD(XDP_QUEUES, OK, "%u of %u are in use", i->channels, i->channels_max);
 }
 

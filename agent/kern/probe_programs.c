@@ -18,8 +18,7 @@
 #include "kern/internal.h"
 
 #define OURS_MAX 256
-#define PROCESSES_MAX 32768 /* looked at for a holder */
-#define FDS_MAX 4096	    /* of one of them */
+#define FDS_MAX	 100000 /* descriptors of all processes that are looked at: about a second */
 
 static struct lg_program_facts *program_add(struct lg_interface_facts *i, enum lg_hook hook, enum lg_attach_mode mode, uint32_t id)
 {
@@ -146,65 +145,86 @@ static void owner_read(struct lg_program_facts *p)
 	p->uid = info.created_by_uid;
 }
 
-static bool fd_is_of(const char *path, uint32_t prog_id)
+/* The program that a descriptor is, or is a link of; 0: neither. */
+static uint32_t program_of_fd(const char *path)
 {
-	bool found = false;
+	uint32_t id = 0;
 	char line[128];
-	uint32_t id;
 	FILE *f;
 
 	f = fopen(path, "re");
 	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "prog_id: %u", &id) == 1 && id == prog_id;
+		return 0;
+	while (!id && fgets(line, sizeof(line), f))
+		if (sscanf(line, "prog_id: %u", &id) != 1)
+			id = 0;
 	fclose(f);
-	return found;
+	return id;
 }
 
-static bool process_holds(const char *pid, uint32_t prog_id)
+static void process_name(uint32_t pid, char ret_name[16])
 {
-	struct dirent *entry;
-	char path[600];
-	bool found = false;
-	DIR *dir;
+	char path[64];
+	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%s/fdinfo", pid);
-	dir = opendir(path);
-	for (int n = 0; dir && !found && n < FDS_MAX && (entry = readdir(dir)); n++) {
-		snprintf(path, sizeof(path), "/proc/%s/fdinfo/%s", pid, entry->d_name);
-		found = isdigit((unsigned char)entry->d_name[0]) && fd_is_of(path, prog_id);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fgets(ret_name, 16, f))
+		ret_name[strcspn(ret_name, "\n")] = '\0';
+	fclose(f);
 }
 
-static void holder_read(struct lg_program_facts *p)
+static void holder_note(struct lg_interface_facts *i, uint32_t pid, uint32_t prog_id)
+{
+	for (size_t k = 0; k < i->n_programs; k++) {
+		struct lg_program_facts *p = &i->programs[k];
+
+		if (p->id != prog_id || p->is_ours || p->pid)
+			continue;
+		p->pid = pid;
+		process_name(pid, p->process);
+	}
+}
+
+static void process_look(struct lg_interface_facts *i, uint32_t pid, uint32_t *n_fds)
 {
 	struct dirent *entry;
 	char path[300];
+	uint32_t id;
 	DIR *dir;
-	FILE *f;
 
-	dir = p->id ? opendir("/proc") : NULL;
-	for (int n = 0; dir && !p->pid && n < PROCESSES_MAX && (entry = readdir(dir)); n++)
-		if (isdigit((unsigned char)entry->d_name[0]) && process_holds(entry->d_name, p->id))
-			p->pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+	snprintf(path, sizeof(path), "/proc/%u/fdinfo", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)) && ++*n_fds < FDS_MAX) {
+		snprintf(path, sizeof(path), "/proc/%u/fdinfo/%s", pid, entry->d_name);
+		id = isdigit((unsigned char)entry->d_name[0]) ? program_of_fd(path) : 0;
+		if (id)
+			holder_note(i, pid, id);
+	}
 	if (dir)
 		closedir(dir);
-	if (!p->pid)
-		return;
-	snprintf(path, sizeof(path), "/proc/%u/comm", p->pid);
-	f = fopen(path, "re");
-	if (f && fgets(p->process, sizeof(p->process), f))
-		p->process[strcspn(p->process, "\n")] = '\0';
-	if (f)
-		fclose(f);
+}
+
+/* One way through /proc for all programs. On machines with very many descriptors some holders are not found. */
+static void holders_read(struct lg_interface_facts *i)
+{
+	struct dirent *entry;
+	uint32_t n_fds = 0;
+	DIR *dir;
+
+	dir = opendir("/proc");
+	while (dir && n_fds < FDS_MAX && (entry = readdir(dir)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			process_look(i, (uint32_t)strtoul(entry->d_name, NULL, 10), &n_fds);
+	if (dir)
+		closedir(dir);
 }
 
 void lg_probe_programs(const char *instance, struct lg_interface_facts *i)
 {
+	bool is_foreign = false;
 	int r;
 
 	lg_print_hook();
@@ -219,6 +239,8 @@ void lg_probe_programs(const char *instance, struct lg_interface_facts *i)
 		if (i->programs[k].is_ours)
 			continue;
 		owner_read(&i->programs[k]);
-		holder_read(&i->programs[k]);
+		is_foreign |= i->programs[k].id != 0;
 	}
+	if (is_foreign)
+		holders_read(i);
 }

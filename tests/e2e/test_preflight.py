@@ -203,6 +203,13 @@ def test_what_runs_already_is_told_as_ours_and_as_taken_over(running):
     assert "foreign-xdp" not in {f["id"] for f in got.all["findings"]}
 
 
+def test_to_another_instance_it_is_somebody_else_whose_process_is_named(running):
+    r = running.ns.run(LEASEGATE, "--instance", "lgt-other", "--json", "preflight", "--quick", "in0")
+    found = [f["found"] for f in json.loads(r.stdout)["findings"] if f["id"] == "foreign-xdp"]
+    assert len(found) == 1 and re.fullmatch(
+        rf"program \d+ \(lg_xdp, native, loaded by user 0, held by leasegated \(pid {running.node.pid}\)\) is attached", found[0]), found
+
+
 def test_the_memory_foretold_is_what_the_tables_take(running):
     maps = Report(running, "--config", running.instance.path("node.yaml")).all["machine"]["maps"]
     assert len(maps) > 15 and {m["name"] for m in maps if m["grows"]} >= {"wide_keys"}

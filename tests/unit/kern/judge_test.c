@@ -499,6 +499,13 @@ static void too_few_queues_are_told_by_driver(void **state)
 	in.channels_max = 0;
 	interface();
 	assert_null(find(LG_FINDING_XDP_QUEUES));
+	strcpy(in.driver, "ixgbe");
+	m.n_cpus = 64;
+	interface();
+	assert_null(find(LG_FINDING_XDP_QUEUES));
+	m.n_cpus = 65;
+	interface();
+	assert_int_equal(find(LG_FINDING_XDP_QUEUES)->severity, LG_SEVERITY_WARNING);
 }
 
 static void merging_adapters_and_native_xdp_do_not_go_together(void **state)
