@@ -223,6 +223,7 @@ static int look(const struct lg_ctl *ctl, const struct asked *asked, struct lg_p
 	if (config)
 		o = lg_kern_options_of(config);
 	lg_probe_machine(&o, !asked->quick, &p->machine);
+	p->machine.serves_http = config && strcmp(config->metrics, "off") != 0;
 	lg_judge_machine(&p->machine, &p->findings);
 	if (config && asked->config_path)
 		rules = files_look(config, asked->config_path, &p->findings);

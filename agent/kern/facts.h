@@ -19,7 +19,7 @@ enum lg_feature {
 	_LG_FEATURE_N
 };
 
-enum lg_cap { LG_CAP_BPF = 1, LG_CAP_NET_ADMIN = 2, LG_CAP_PERFMON = 4, LG_CAP_SYS_ADMIN = 8 };
+enum lg_cap { LG_CAP_BPF = 1, LG_CAP_NET_ADMIN = 2, LG_CAP_PERFMON = 4, LG_CAP_SYS_ADMIN = 8, LG_CAP_SETUID = 16, LG_CAP_SETGID = 32 };
 
 #define LG_BPF_KILLED 1		/* bpf_error: the call ended the process that made it */
 #define LG_SYSCTL_NONE (-1)	/* of a sysctl: there is none, or it cannot be read */
@@ -31,6 +31,8 @@ struct lg_machine_facts {
 	uint32_t major, minor;
 	uint32_t n_cpus;		/* possible ones: per-CPU maps have a value for each */
 	uint32_t caps;			/* effective ones, enum lg_cap */
+	bool is_root;
+	bool serves_http;		/* the configuration says so */
 	bool in_user_namespace;
 	bool has_seccomp_filter;
 	int bpf_error;			/* what bpf() says to making a small map: 0, a negative errno, or LG_BPF_KILLED */

@@ -180,6 +180,8 @@ static void judge_caps(const struct lg_machine_facts *m, struct lg_findings *f)
 		ADD(CAP_SYS_ADMIN, OK, "held");
 	else
 		ADD(CAP_SYS_ADMIN, NOTE, "this process has it not");
+	if (m->serves_http && m->is_root && (~m->caps & (LG_CAP_SETUID | LG_CAP_SETGID)))
+		ADD(CAP_SETUID, BLOCKER, "this process is root and has not both");
 	if (m->in_user_namespace)
 		ADD(USER_NAMESPACE, BLOCKER, "this process is in a user namespace");
 	else

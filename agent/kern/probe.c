@@ -82,7 +82,7 @@ static uint32_t caps_read(void)
 		cap_value_t cap;
 		enum lg_cap bit;
 	} wanted[] = { { CAP_BPF, LG_CAP_BPF }, { CAP_NET_ADMIN, LG_CAP_NET_ADMIN }, { CAP_PERFMON, LG_CAP_PERFMON },
-		       { CAP_SYS_ADMIN, LG_CAP_SYS_ADMIN } };
+		       { CAP_SYS_ADMIN, LG_CAP_SYS_ADMIN }, { CAP_SETUID, LG_CAP_SETUID }, { CAP_SETGID, LG_CAP_SETGID } };
 	cap_t caps = cap_get_proc();
 	cap_flag_value_t value;
 	uint32_t bits = 0;
@@ -222,6 +222,7 @@ void lg_probe_machine(const struct lg_kern_options *o, bool load, struct lg_mach
 	n = libbpf_num_possible_cpus();
 	ret->n_cpus = n > 0 ? (uint32_t)n : 1;
 	ret->caps = caps_read();
+	ret->is_root = geteuid() == 0;
 	ret->in_user_namespace = lg_in_user_namespace();
 	ret->has_seccomp_filter = lg_has_seccomp_filter();
 	ret->has_btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What a machine lacks is named before anything is loaded, by its own exit code; and a node that meets it says the same and ends."""
+import contextlib
 import json
 import os
 import re
@@ -7,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from lib import BPFFS, LEASEGATE
+from lib import BPFFS, LEASEGATE, PREFIX
 from lib.host import Host
 from lib.net import ip, tc
 from lib.wait import until
@@ -70,11 +71,11 @@ def test_a_machine_that_can_run_it_is_told_so_with_all_that_was_looked_at(host):
 
 
 @pytest.mark.parametrize("dropped, finding", [(("bpf", "sys_admin"), "cap-bpf"), (("net_admin",), "cap-net-admin"),
-                                              (("perfmon", "sys_admin"), "cap-perfmon")])
+                                              (("perfmon", "sys_admin"), "cap-perfmon"), (("setuid",), "cap-setuid")])
 def test_each_missing_capability_is_a_finding_and_a_code_of_its_own(idle, dropped, finding):
     got = Report(idle, "in0", before=drop(*dropped))
     assert got.code == PRIVILEGE and got.names("blocker") == {finding}
-    assert got.find(finding) == ("blocker", "this process has it not")
+    assert got.find(finding)[0] == "blocker" and got.find(finding)[1].startswith("this process")
 
 
 def test_a_capability_that_another_stands_for_is_none_that_is_missing(idle):
@@ -96,6 +97,46 @@ def test_a_filter_of_system_calls_is_named_whatever_it_answers(idle, answer, wor
     got = Report(idle, "in0", before=[*FORBID, answer, "--"])
     assert got.code == PRIVILEGE and got.names("blocker") == {"seccomp"}
     assert words in got.find("seccomp")[1] and "a seccomp filter is in force" in got.find("seccomp")[1]
+
+
+def test_in_a_user_namespace_capabilities_are_held_and_do_not_count(idle):
+    got = Report(idle, "in0", before=["unshare", "--user", "--map-root-user"])
+    assert got.code == PRIVILEGE and got.names("blocker") == {"user-namespace"}
+
+
+@contextlib.contextmanager
+def memory_group(limit_bytes):
+    """Words that run a command in a control group of its own with this much memory."""
+    for root, controllers, limit in (("/sys/fs/cgroup/memory", "tasks", "memory.limit_in_bytes"),
+                                     ("/sys/fs/cgroup", "cgroup.controllers", "memory.max")):
+        group = f"{root}/{PREFIX}group"
+        if os.path.exists(f"{root}/{controllers}"):
+            break
+    else:
+        pytest.skip("no control groups of memory here")
+    os.mkdir(group)
+    try:
+        with open(f"{group}/{limit}", "w", encoding="ascii") as f:
+            f.write(str(limit_bytes))
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        until(lambda: not os.path.isdir(group) or _removed(group), "the group is empty")
+
+
+def _removed(group):
+    with contextlib.suppress(OSError):
+        os.rmdir(group)
+    return not os.path.exists(group)
+
+
+def test_tables_that_do_not_fit_into_the_control_group_are_in_the_way(idle):
+    with memory_group(64 << 20) as inside:
+        got = Report(idle, "in0", before=inside)
+        assert got.code == REFUSED and got.names("blocker") == {"memory-cgroup"}
+        assert got.all["machine"]["cgroup_bytes"] == 64 << 20
+        idle.instance.write("rules.yaml", RULES)
+        small = idle.instance.config(rules="rules.yaml", interfaces=[], max_keys=16, line_keys=0, log_keys=1, max_rules=1)
+        assert Report(idle, "--config", small, before=inside).find("memory-cgroup")[0] in ("ok", "warning")
 
 
 def test_no_bpf_file_system_is_found_by_what_is_there_instead(idle):
@@ -165,6 +206,12 @@ def test_a_node_that_loads_and_may_not_attach_names_interface_and_hook(host, hoo
     host.configure(RULES, hook)
     line = refused(host, PRIVILEGE, words, "seccomp filter", before=[*FORBID, "EPERM", LINK_CREATE, "--"])
     assert "load" not in line
+    nothing_left(host)
+
+
+def test_a_node_in_a_user_namespace_says_that_this_is_it(host):
+    host.configure(RULES, metrics="off")
+    refused(host, PRIVILEGE, "user namespace", before=["unshare", "--user", "--map-root-user"])
     nothing_left(host)
 
 

@@ -213,6 +213,16 @@ static void each_missing_capability_is_named(void **state)
 	m.caps = LG_CAP_SYS_ADMIN;
 	machine();
 	assert_int_equal(find(LG_FINDING_CAP_NET_ADMIN)->fail, LG_KERN_PRIVILEGE);
+	MACHINE_SAYS((m.is_root = m.serves_http = true, m.caps |= LG_CAP_SETUID), CAP_SETUID, BLOCKER, "root");
+	MACHINE_SAYS((m.is_root = m.serves_http = true, m.caps |= LG_CAP_SETGID), CAP_SETUID, BLOCKER, "root");
+	for (int i = 0; i < 3; i++) {
+		machine_good();
+		m.is_root = i != 0;
+		m.serves_http = i != 1;
+		m.caps |= i == 2 ? LG_CAP_SETUID | LG_CAP_SETGID : 0;
+		machine();
+		assert_null(find(LG_FINDING_CAP_SETUID));
+	}
 	m.caps = 0;
 	machine();
 	assert_int_equal(find(LG_FINDING_CAP_BPF)->fail, LG_KERN_PRIVILEGE);
