@@ -22,11 +22,14 @@ PKGS    := libbpf libmnl libevent libevent_openssl libnghttp2 libprotobuf-c sqli
 PKGCFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lelf -lz -lm
 CFLAGS  ?= -O2 -g
-CPPFLAGS += -D_GNU_SOURCE -Iinclude -Iagent -I$(B) $(PKGCFLAGS)
+# NEXT=1: as a later build, whose maps are laid out otherwise (tests/next)
+NEXT_ABI := $(if $(NEXT),$(B)/include/leasegate/abi.h)
+NEXT_INC := $(if $(NEXT),-I$(B)/include)
+CPPFLAGS += -D_GNU_SOURCE $(NEXT_INC) -Iinclude -Iagent -I$(B) $(PKGCFLAGS)
 ALLCFLAGS = -std=gnu11 $(CFLAGS) $(WARN) $(HARDEN) $(SANFLAGS)
 LDFLAGS += -pie -Wl,-z,relro,-z,now $(SANFLAGS)
 BPFFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror) \
-	-Iinclude -Ibpf -idirafter /usr/include/$(shell uname -m)-linux-gnu
+	$(NEXT_INC) -Iinclude -Ibpf -idirafter /usr/include/$(shell uname -m)-linux-gnu
 
 LIB_SRC := $(filter-out agent/main.c,$(wildcard agent/*/*.c))
 CTL_SRC := $(filter agent/ctl/%,$(LIB_SRC))
@@ -49,8 +52,9 @@ BENCH_SRC := $(filter-out %.bpf.c $(BENCH_PARTS),$(wildcard bench/*.c))
 BENCH   := $(BENCH_SRC:bench/%.c=$(B)/bench-%)
 SKEL    := $(B)/leasegate.skel.h
 GENERATED := $(SKEL) $(PROTO_C:.c=.h)
+NEXT_START := $(B)/next/kern-start
 
-.PHONY: all tests check sim sim-mutants bench lint bpf-check bpf-objects check-long vmtest demo install clean help
+.PHONY: all tests check sim sim-mutants bench lint bpf-check bpf-objects check-long vmtest demo install clean help FORCE
 all: $(B)/leasegated $(B)/leasegate ## build the daemon and the tool (default)
 
 $(B)/leasegated: $(B)/agent/main.o $(B)/libleasegate.a
@@ -71,7 +75,10 @@ $(B)/version:
 	$(Q)mkdir -p $(@D)
 	$(Q)echo '$(VERSION_TEXT)' > $@
 
-$(B)/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*)
+$(B)/include/leasegate/abi.h: tests/next/abi.py $(wildcard include/leasegate/*)
+	$(Q)mkdir -p $(@D) && cp include/leasegate/* $(@D)/
+	$(Q)$(PYTHON) tests/next/abi.py include/leasegate/abi.h > $@.tmp && mv $@.tmp $@
+$(B)/leasegate.bpf.o: bpf/leasegate.bpf.c $(wildcard bpf/*.h include/leasegate/*) $(NEXT_ABI)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPFFLAGS) -c $< -o $@
 BPF_OBJECTS := $(foreach c,clang-14 clang-19,$(B)/$(c)/leasegate.bpf.o)
@@ -99,6 +106,12 @@ $(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/bpf/verifier_test.o: CPPFLAGS += -DLG_CLANG=$(shell $(CLANG) -dumpversion 2>/dev/null | cut -d. -f1)
 $(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
+# What starts an instance as another build would, for the tests of takeovers.
+$(B)/kern-start: $(B)/tests/next/start.o $(patsubst %.c,$(B)/%.o,$(wildcard agent/kern/*.c agent/base/*.c) agent/rules/rate.c)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(NEXT_START): FORCE
+	$(Q)$(MAKE) --no-print-directory B=$(B)/next NEXT=1 $@
+$(B)/tests/bpf/kern_life_test: | $(NEXT_START)
 BENCH_SKELS := $(patsubst bench/%.bpf.c,$(B)/bench/%.skel.h,$(wildcard bench/*.bpf.c))
 $(BENCH_SRC:%.c=$(B)/%.o) $(BENCH_PARTS:%.c=$(B)/%.o): | $(BENCH_SKELS)
 $(B)/bench-%: $(B)/bench/%.o $(TLIB_OBJ) $(B)/libleasegate.a

@@ -19,6 +19,8 @@ static void usage(FILE *to)
 	      "  --config FILE    the daemon's configuration (YAML)\n"
 	      "  --rules FILE     the rules (YAML); default: what the configuration names\n"
 	      "  --instance NAME  refuse to start unless the configuration is of this instance\n"
+	      "  --migrate        node: where maps of an older build are in force, carry over what they hold\n"
+	      "  --discard-state  node: where maps do not fit this build, begin with new ones: buckets full, no leases\n"
 	      "  --debug          more lines in the log\n"
 	      "  --test-clock     node: take time from map test_clock (for tests only)\n"
 	      "  --help           this text\n"
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
 		{ "config", required_argument, NULL, 'c' },	{ "rules", required_argument, NULL, 'r' },
 		{ "instance", required_argument, NULL, 'i' },	{ "debug", no_argument, NULL, 'd' },
 		{ "test-clock", no_argument, NULL, 't' },	{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'v' },		{ 0 },
+		{ "version", no_argument, NULL, 'v' },		{ "migrate", no_argument, NULL, 'm' },
+		{ "discard-state", no_argument, NULL, 'D' },	{ 0 },
 	};
 	enum lg_log_level level = LG_LOG_INFO;
 	struct lg_role_args args = { 0 };
@@ -55,6 +58,8 @@ int main(int argc, char **argv)
 		case 'r': args.rules_path = optarg; break;
 		case 'i': args.instance = optarg; break;
 		case 'd': level = LG_LOG_DEBUG; break;
+		case 'm': args.migrate = true; break;
+		case 'D': args.discard_state = true; break;
 		case 't': args.test_clock = true; break;
 		case 'h': usage(stdout); return LG_EXIT_OK;
 		case 'v': fputs(LG_VERSION_TEXT("leasegated"), stdout); return LG_EXIT_OK;
@@ -69,6 +74,10 @@ int main(int argc, char **argv)
 	role = role_find(argv[optind]);
 	if (!role) {
 		fprintf(stderr, "leasegated: no role is called %s: node or region (try leasegated --help)\n", argv[optind]);
+		return LG_EXIT_USAGE;
+	}
+	if (args.migrate && args.discard_state) {
+		fputs("leasegated: --migrate and --discard-state exclude each other (try leasegated --help)\n", stderr);
 		return LG_EXIT_USAGE;
 	}
 	if (!args.config_path) {

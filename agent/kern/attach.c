@@ -543,23 +543,10 @@ int lg_kern_detach_others(struct lg_kern *kern, bool (*keep)(void *arg, const ch
 	return r < 0 ? r : s.n_links;
 }
 
-static int unlink_each(void *arg, const char *path, const char *name)
-{
-	(void)arg;
-	(void)name;
-	return unlink(path) < 0 ? -errno : 0;
-}
-
 static int remove_version(void *arg, const char *path, const char *name)
 {
-	int r;
-
-	if (!lg_pins_abi(name))
-		return 0;
-	r = lg_pins_each(path, unlink_each, arg);
-	if (r < 0)
-		return r;
-	return rmdir(path) < 0 ? -errno : 0;
+	(void)arg;
+	return lg_pins_abi(name) ? lg_pins_clear(path) : 0;
 }
 
 /* Links first: while maps without pins are used by attached programs nothing is lost yet. */

@@ -64,7 +64,9 @@ struct lg_kern {
 	char dir[LG_KPATH_LEN];	  /* <root>/<instance> */
 	int lock_fd;		  /* the instance's directory, locked by a daemon or `detach`; -1 for readers */
 	uint32_t n_dirs_made;	  /* of the path `dir`, counted from its end: taken away again when opening fails */
-	bool vdir_made;		  /* v<ABI> was made by this process */
+	char maps_dir[16];	  /* v<ABI>, or another name while a takeover is under way (versions.c) */
+	bool vdir_made;		  /* it was made by this process */
+	uint32_t unsettled_abi;	  /* not 0: our maps stand beside those of this version until lg_kern_settle() */
 	int map_fd[_LG_MAP_N];	  /* all open */
 	uint32_t max_rules;	  /* ids that the maps have room for */
 	struct lg_control *control; /* mapped when first asked for; see lg_control_words() */
@@ -123,7 +125,7 @@ int lg_pins_lock(struct lg_kern *kern);
 /* Takes away the directories that lg_pins_make() and lg_kern_open() made, as far as they are empty. */
 void lg_pins_unmake(struct lg_kern *kern);
 
-/* <dir>/v<ABI>/<map>, <dir>/links, <dir>/links/<ifname>-<hook>. */
+/* <dir>/<maps_dir>/<map>, <dir>/links, <dir>/links/<ifname>-<hook>. */
 void lg_pins_map_path(const struct lg_kern *kern, const char *map, char *ret, size_t len);
 void lg_pins_sub_path(const struct lg_kern *kern, const char *sub, char *ret, size_t len);
 void lg_pins_link_path(const struct lg_kern *kern, const char *ifname, enum lg_hook hook, char *ret, size_t len);
@@ -137,8 +139,30 @@ int lg_pins_mkdir(const char *path);
  * directory has none. Stops at the first result other than 0 and returns it.
  */
 int lg_pins_each(const char *dir, int (*fn)(void *arg, const char *path, const char *name), void *arg);
-/* The ABI version of a directory name "v<N>", or 0. */
+/* The ABI version of a directory of maps, "v<N>" or one of a takeover, or 0. */
 uint32_t lg_pins_abi(const char *name);
+/* For lg_pins_each(): removes the entry, if it is still there. */
+int lg_pins_unlink(void *arg, const char *path, const char *name);
+/* Removes a directory of pins and all in it; 0 also where there is none. */
+int lg_pins_clear(const char *path);
+
+/* ---- versions.c: directories of maps, by the build that made them ---- */
+
+struct lg_versions {
+	bool has_own;	     /* v<ABI> of this build */
+	uint32_t other_abi;  /* the highest other version, 0: none */
+	char begun;	     /* 'm' or 'd': a takeover by this build was cut short (for lg_versions_look(): by any) */
+};
+/* What is there, after what a process that died had begun was ended or undone, as far as possible. Wants the lock. */
+int lg_versions_survey(struct lg_kern *kern, struct lg_versions *ret);
+/* What is there; changes nothing. */
+int lg_versions_look(const struct lg_kern *kern, struct lg_versions *ret);
+/* From now on maps are pinned beside those in force; undo removes them again. */
+void lg_versions_begin(struct lg_kern *kern, char letter);
+void lg_versions_undo(struct lg_kern *kern);
+/* Ours count from now on; the old ones wait for lg_versions_purge(), which removes all directories of maps but ours. */
+int lg_versions_commit(struct lg_kern *kern, uint32_t from_abi);
+int lg_versions_purge(struct lg_kern *kern);
 
 /* ---- interfaces.c ---- */
 

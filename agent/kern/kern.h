@@ -33,6 +33,13 @@ enum lg_kern_fail {
 
 #define LG_LINE_KEYS_ANY UINT32_MAX
 
+/* What is done where pinned maps are laid out otherwise than this build's, or are those of another ABI version. */
+enum lg_kern_misfit {
+	LG_MISFIT_REFUSE = 0,	/* nothing: the complaint names what differs */
+	LG_MISFIT_MIGRATE,	/* rules, levels and counters are carried over; from a newer version that is refused, too */
+	LG_MISFIT_DISCARD,	/* begin anew; the old maps enforce until lg_kern_settle() */
+};
+
 struct lg_kern_options {
 	const char *instance;	/* [a-z0-9][a-z0-9_-]*, shorter than LG_NAME_LEN */
 	const char *root;	/* NULL: LG_KERN_ROOT */
@@ -41,6 +48,7 @@ struct lg_kern_options {
 	uint32_t log_keys;	/* entries of `logs`, 0: the default; likewise */
 	uint32_t max_rules;	/* ids that overflow buckets and counters have room for; as max_keys */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
+	enum lg_kern_misfit misfit;
 	bool test_clock;	/* load with lg_test_clock (tests only) */
 };
 /* As a configuration says; incarnation and test_clock are the caller's. Borrows the instance's name. */
@@ -51,10 +59,15 @@ struct lg_kern_options lg_kern_options_of(const struct lg_config *config);
  * and the programs of adopted links are replaced atomically with this build's. Fails without leaving anything behind
  * that was not there before. The instance belongs to the process until lg_kern_free() or its end (and that of children
  * forked meanwhile): a second open gets -EBUSY.
- * Returns 0 (made anew), 1 (adopted), or negative errno with *c filled and *ret_fail saying which kind.
+ * Returns 0 (made anew), 1 (adopted; *c says what did not go as wanted, and what was carried over), 2 (made anew beside what enforces,
+ * which lg_kern_settle() ends once rules are loaded; lg_kern_free() before that undoes it), or negative errno with *c filled and
+ * *ret_fail saying which kind.
  */
 int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail,
 		 struct lg_complaint *c);
+
+/* Puts the programs of this process into every link, where opening left those of others; then nothing is left of their maps. Else 0. */
+int lg_kern_settle(struct lg_kern *kern);
 
 /*
  * Opens the pinned maps only, loads nothing, needs no daemon. -ENOENT when the instance has no pins. Operations that

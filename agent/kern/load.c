@@ -5,7 +5,8 @@
  *
  * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and
  * nothing attached: then all maps are made anew. When something is attached a pin was lost some other way, and the map
- * is fetched from the attached program, which still holds it; what no attached program uses is made.
+ * is fetched from the attached program, which still holds it; what no attached program uses is made. Maps that another
+ * build laid out differently: takeover.c.
  */
 #include "kern/internal.h"
 
@@ -17,9 +18,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "kern/takeover.h"
 #include "leasegate.skel.h"
-
-#define MAPS_PER_PROG_MAX 64 /* BPF object maps and .rodata; the kernel's own limit is the same */
 
 static const char *const prog_names[_LG_PROG_N] = {
 	[LG_PROG_XDP] = "lg_xdp",
@@ -40,43 +40,19 @@ struct loading {
 	struct lg_kern *kern;
 	const struct lg_kern_options *o;
 	struct leasegate_bpf *skel;
-	bool adopt;		   /* maps of an earlier process are taken over */
+	struct lg_versions versions;
+	struct lg_takeover takeover;
+	enum lg_kern_misfit how;
 	bool remake;		   /* pins of a start that crashed are in the way, and nothing is attached */
 	bool no_levels;		   /* `buckets` is made anew */
 	uint32_t attached_prog_id; /* 0: nothing is attached */
-	struct bpf_map *pinned[_LG_MAP_N]; /* pinned by us: taken away when a later step fails */
+	struct bpf_map *pinned[LG_MAPS_PER_OBJECT]; /* pinned by us: taken away when a later step fails */
 	size_t n_pinned;
 	enum lg_kern_fail *ret_fail;
 	struct lg_complaint *c;
 };
 
 /* ---- before loading: what is there ---- */
-
-struct survey {
-	uint32_t other_abi; /* a version that is not ours, 0: none */
-	uint32_t n_own;	    /* pins in our directory */
-};
-
-static int survey_version(void *arg, const char *path, const char *name)
-{
-	uint32_t version = lg_pins_abi(name);
-	struct survey *s = arg;
-
-	(void)path;
-	if (version && version != LG_ABI_VERSION)
-		s->other_abi = version;
-	return 0;
-}
-
-static int survey_own(void *arg, const char *path, const char *name)
-{
-	struct survey *s = arg;
-
-	(void)path;
-	(void)name;
-	s->n_own++;
-	return 0;
-}
 
 static bool all_pinned(const struct loading *l)
 {
@@ -91,31 +67,31 @@ static bool all_pinned(const struct loading *l)
 	return true;
 }
 
+/* Whose maps are taken over: those of our version, or those of another where ours are not whole; or nobody's. */
 static int survey(struct loading *l)
 {
-	struct survey s = { 0 };
-	char path[LG_KPATH_LEN];
+	struct lg_takeover *t = &l->takeover;
 	int r, n_links;
+	bool is_whole;
 
-	lg_pins_map_path(l->kern, "", path, sizeof(path));
-	r = lg_pins_each(l->kern->dir, survey_version, &s);
-	if (r == 0)
-		r = lg_pins_each(path, survey_own, &s);
+	t->kern = l->kern;
+	r = lg_versions_survey(l->kern, &l->versions);
 	n_links = r < 0 ? r : lg_attach_count(l->kern, &l->attached_prog_id);
 	if (n_links < 0) {
 		*l->ret_fail = lg_why(LG_WHY_PIN, l->kern->dir, n_links, NULL, l->c);
 		return n_links;
 	}
-	if (s.other_abi && n_links) {
-		lg_complain(l->c,
-			    "%s: programs of ABI version %u are attached, this build speaks version %d: run the other "
-			    "build, or remove them with `leasegate detach` (limits are off and levels lost until the next "
-			    "start)",
-			    l->kern->dir, s.other_abi, LG_ABI_VERSION);
-		return -EPROTONOSUPPORT;
-	}
-	l->adopt = n_links || all_pinned(l);
-	l->remake = !l->adopt && s.n_own;
+	l->how = l->o->misfit;
+	if (l->versions.begun && l->how == LG_MISFIT_REFUSE)
+		l->how = l->versions.begun == 'm' ? LG_MISFIT_MIGRATE : LG_MISFIT_DISCARD;
+	is_whole = all_pinned(l);
+	t->is_attached = n_links;
+	t->from_abi = is_whole || !l->versions.other_abi ? LG_ABI_VERSION : l->versions.other_abi;
+	t->way = LG_WAY_ADOPT;
+	/* By maps of another version that enforce nothing nobody's levels are kept, unless that is wanted. */
+	if (t->from_abi != LG_ABI_VERSION ? !n_links && l->how != LG_MISFIT_MIGRATE : !n_links && !is_whole)
+		t->way = LG_WAY_FRESH;
+	l->remake = t->way == LG_WAY_FRESH && l->versions.has_own;
 	return 0;
 }
 
@@ -161,49 +137,18 @@ static bool is_wanted(const struct loading *l, const struct bpf_map *map)
 	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
 }
 
-/* Compares a pinned map with what this build wants, field by field. The number of keys and of rules alone may differ. */
-static int check_map(struct loading *l, const struct bpf_map *map, int fd)
-{
-	struct bpf_map_info info = { 0 };
-	__u32 len = sizeof(info);
-	const char *table = sized_as(map);
-	char what[256] = "";
-
-	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
-		return -errno;
-	differ(what, sizeof(what), "type", info.type, bpf_map__type(map));
-	differ(what, sizeof(what), "key size", info.key_size, bpf_map__key_size(map));
-	differ(what, sizeof(what), "value size", info.value_size, bpf_map__value_size(map));
-	if (!table)
-		differ(what, sizeof(what), "max entries", info.max_entries, bpf_map__max_entries(map));
-	differ(what, sizeof(what), "flags", info.map_flags, bpf_map__map_flags(map));
-	if (what[0]) {
-		lg_complain(l->c,
-			    "%s: the pinned map '%s' is another than this build needs (%s); nothing was changed: run the "
-			    "build that made it, or remove it with `leasegate detach`",
-			    l->kern->dir, bpf_map__name(map), what);
-		return -EPROTONOSUPPORT;
-	}
-	if (table && is_wanted(l, map) && info.max_entries != bpf_map__max_entries(map))
-		lg_complain(l->c,
-			    "%s: the %s stays at %u entries, not %u as configured: the size of a table in use cannot change; "
-			    "`leasegate detach` and a new start make it anew, without its levels",
-			    l->kern->dir, table, info.max_entries, bpf_map__max_entries(map));
-	return 0;
-}
-
 /* The map of this name that the attached program uses, or -ENOENT. */
 static int map_of_attached(uint32_t prog_id, const char *name)
 {
-	__u32 ids[MAPS_PER_PROG_MAX];
-	struct bpf_prog_info info = { .map_ids = (uintptr_t)ids, .nr_map_ids = MAPS_PER_PROG_MAX };
+	__u32 ids[LG_MAPS_PER_OBJECT];
+	struct bpf_prog_info info = { .map_ids = (uintptr_t)ids, .nr_map_ids = LG_MAPS_PER_OBJECT };
 	__u32 len = sizeof(info);
 	_cleanup_fd_ int prog = -1;
 
 	prog = bpf_prog_get_fd_by_id(prog_id);
 	if (prog < 0 || bpf_obj_get_info_by_fd(prog, &info, &len) < 0)
 		return -errno;
-	for (__u32 i = 0; i < info.nr_map_ids && i < MAPS_PER_PROG_MAX; i++) {
+	for (__u32 i = 0; i < info.nr_map_ids && i < LG_MAPS_PER_OBJECT; i++) {
 		struct bpf_map_info map = { 0 };
 		_cleanup_fd_ int fd = -1;
 
@@ -222,12 +167,12 @@ static int find_map(struct loading *l, const char *name, const char *path)
 {
 	int fd;
 
-	if (l->remake)
+	if (l->takeover.way == LG_WAY_FRESH)
 		return -ENOENT;
 	fd = bpf_obj_get(path);
 	if (fd >= 0)
 		return fd;
-	if (errno != ENOENT || !l->attached_prog_id)
+	if (errno != ENOENT || !l->attached_prog_id || l->takeover.from_abi != LG_ABI_VERSION)
 		return -errno;
 	fd = map_of_attached(l->attached_prog_id, name);
 	if (fd != -EPERM)
@@ -240,24 +185,19 @@ static int find_map(struct loading *l, const char *name, const char *path)
 	return -EKEYREJECTED;
 }
 
-static int reuse_map(struct loading *l, struct bpf_map *map)
+static int meet_map(struct loading *l, struct bpf_map *map)
 {
-	char path[LG_KPATH_LEN];
-	_cleanup_fd_ int fd = -1;
-	int r;
+	char sub[128], path[LG_KPATH_LEN];
+	int fd, r;
 
 	bpf_map__set_pin_path(map, NULL);
-	lg_pins_map_path(l->kern, bpf_map__name(map), path, sizeof(path));
+	snprintf(sub, sizeof(sub), "v%u/%s", l->takeover.from_abi, bpf_map__name(map));
+	lg_pins_sub_path(l->kern, sub, path, sizeof(path));
 	fd = find_map(l, bpf_map__name(map), path);
-	if (fd == -ENOENT) {
-		l->no_levels |= map == l->skel->maps.buckets;
-		return 0;
-	}
-	r = fd < 0 ? fd : check_map(l, map, fd);
-	if (r == -EPROTONOSUPPORT || r == -EKEYREJECTED)
-		return r;
-	if (r == 0)
-		r = bpf_map__reuse_fd(map, fd);
+	if (fd == -EKEYREJECTED)
+		return fd;
+	l->no_levels |= fd == -ENOENT && map == l->skel->maps.buckets;
+	r = fd < 0 && fd != -ENOENT ? fd : lg_takeover_meet(&l->takeover, l->skel->obj, map, fd, sized_as(map), is_wanted(l, map));
 	if (r < 0)
 		*l->ret_fail = lg_why(LG_WHY_PIN, path, r, NULL, l->c);
 	return r;
@@ -265,17 +205,31 @@ static int reuse_map(struct loading *l, struct bpf_map *map)
 
 static int reuse_maps(struct loading *l)
 {
+	struct lg_takeover *t = &l->takeover;
 	struct bpf_map *map;
-	int r;
+	int r = 0;
 
-	bpf_object__for_each_map(map, l->skel->obj) {
-		if (bpf_map__is_internal(map))
-			continue;
-		r = reuse_map(l, map);
-		if (r < 0)
-			return r;
+	bpf_object__for_each_map(map, l->skel->obj)
+		if (r == 0 && !bpf_map__is_internal(map))
+			r = meet_map(l, map);
+	if (r < 0 || t->way == LG_WAY_FRESH)
+		return r;
+	r = lg_takeover_decide(t, l->how, l->c);
+	if (r == -EPERM)
+		*l->ret_fail = LG_KERN_PRIVILEGE;
+	if (r < 0)
+		return r;
+	/* Nothing enforces, so nothing has to go on meanwhile. */
+	if (t->way == LG_WAY_REPLACE && !t->is_attached) {
+		t->way = LG_WAY_FRESH;
+		l->remake = l->versions.has_own;
 	}
-	return 0;
+	if (t->way == LG_WAY_CARRY || t->way == LG_WAY_REPLACE)
+		lg_versions_begin(l->kern, t->way == LG_WAY_CARRY ? 'm' : 'd');
+	r = lg_takeover_reuse(t, l->c);
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_PIN, l->kern->dir, r, NULL, l->c);
+	return r;
 }
 
 /* ---- loading ---- */
@@ -327,6 +281,7 @@ static int skel_load(struct loading *l)
 /* Words of a new instance; of an adopted one they are checked. */
 static int control_init(struct loading *l)
 {
+	bool keeps = (l->takeover.way == LG_WAY_ADOPT || l->takeover.way == LG_WAY_CARRY) && !l->no_levels;
 	int fd = bpf_map__fd(l->skel->maps.control);
 	struct lg_control control = { 0 };
 	__u32 zero = 0;
@@ -334,20 +289,21 @@ static int control_init(struct loading *l)
 
 	if (bpf_map_lookup_elem(fd, &zero, &control) < 0)
 		r = -errno;
-	if (r == 0 && l->adopt && !l->no_levels && control.abi_version != LG_ABI_VERSION) {
+	if (r == 0 && keeps && control.abi_version != l->takeover.from_abi) {
 		lg_complain(l->c,
-			    "%s: the pinned map 'control' is another than this build needs (abi_version %u, needed %d); "
+			    "%s: the pinned map 'control' is another than this build needs (abi_version %u, needed %u); "
 			    "nothing was changed",
-			    l->kern->dir, control.abi_version, LG_ABI_VERSION);
+			    l->kern->dir, control.abi_version, l->takeover.from_abi);
 		return -EPROTONOSUPPORT;
 	}
-	if (r < 0 || (l->adopt && !l->no_levels))
+	if (r < 0 || (keeps && l->takeover.way == LG_WAY_ADOPT))
 		return r;
-	/* Levels begin anew, so lessors must not take this for the state they know. */
 	control.abi_version = LG_ABI_VERSION;
-	control.incarnation = l->o->incarnation;
-	if (getrandom(&control.hash_seed, sizeof(control.hash_seed), 0) != sizeof(control.hash_seed) ||
-	    getrandom(control.line_seed, sizeof(control.line_seed), 0) != sizeof(control.line_seed))
+	/* Levels begin anew, so lessors must not take this for the state they know. */
+	if (!keeps)
+		control.incarnation = l->o->incarnation;
+	if (!keeps && (getrandom(&control.hash_seed, sizeof(control.hash_seed), 0) != sizeof(control.hash_seed) ||
+		       getrandom(control.line_seed, sizeof(control.line_seed), 0) != sizeof(control.line_seed)))
 		return -EIO;
 	return bpf_map_update_elem(fd, &zero, &control, BPF_ANY) < 0 ? -errno : 0;
 }
@@ -393,6 +349,24 @@ static void unpin_maps(struct loading *l)
 		lg_pins_map_path(l->kern, bpf_map__name(l->pinned[--l->n_pinned]), path, sizeof(path));
 		unlink(path);
 	}
+}
+
+/* Of our own version, but no map of this build: of one before the version's layout was settled. */
+static int drop_stranger(void *arg, const char *path, const char *name)
+{
+	const struct loading *l = arg;
+
+	return bpf_object__find_map_by_name(l->skel->obj, name) ? 0 : lg_pins_unlink(NULL, path, name);
+}
+
+static int tidy(struct loading *l)
+{
+	char path[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_map_path(l->kern, "", path, sizeof(path));
+	r = lg_pins_each(path, drop_stranger, l);
+	return r < 0 ? r : lg_versions_purge(l->kern);
 }
 
 /* How many rules the open maps have room for; both the same, unless somebody made one of them by hand. */
@@ -441,27 +415,103 @@ static int take_fds(struct loading *l)
 	return max_rules_read(l->kern);
 }
 
-static int publish(struct loading *l)
+static int update_links(struct loading *l)
 {
+	int r = lg_attach_update_all(l->kern);
+
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_ATTACH, "cannot replace the attached programs", r, NULL, l->c);
+	return r;
+}
+
+/* From the first link on that runs our program this can only be ended, by this build, or undone, by the one before. */
+static int carry_over(struct loading *l)
+{
+	struct lg_takeover *t = &l->takeover;
 	int r;
 
-	r = control_init(l);
+	r = update_links(l);
+	if (r < 0)
+		return r;
+	r = lg_takeover_copy_levels(t);
+	if (r == 0)
+		r = lg_versions_commit(l->kern, t->from_abi);
+	if (r == 0)
+		r = lg_takeover_release(t);
+	if (r == 0)
+		r = tidy(l);
+	if (r < 0)
+		*l->ret_fail = lg_why(LG_WHY_LOAD, "levels could not be carried over; start again", r, NULL, l->c);
+	else
+		lg_takeover_report(t, l->c);
+	return r;
+}
+
+static int settle_later(struct loading *l)
+{
+	l->kern->unsettled_abi = l->takeover.from_abi;
+	return 0;
+}
+
+/* Words, descriptors and pins of what was loaded. On failure nothing of it is left. */
+static int establish(struct loading *l)
+{
+	int r = 0;
+
+	if (l->takeover.way == LG_WAY_CARRY)
+		r = lg_takeover_copy_rules(&l->takeover);
+	if (r == 0)
+		r = control_init(l);
 	if (r == 0)
 		r = take_fds(l);
-	if (r < 0) {
-		if (r != -EPROTONOSUPPORT)
-			*l->ret_fail = lg_why(LG_WHY_LOAD, "maps", r, NULL, l->c);
-		return r;
-	}
-	r = pin_maps(l);
-	if (r == 0) {
-		r = lg_attach_update_all(l->kern);
+	if (r < 0 && r != -EPROTONOSUPPORT)
+		*l->ret_fail = lg_why(LG_WHY_LOAD, "maps", r, NULL, l->c);
+	if (r == 0)
+		r = pin_maps(l);
+	if (r == 0 && l->takeover.way == LG_WAY_CARRY) {
+		r = lg_takeover_hold(&l->takeover);
 		if (r < 0)
-			*l->ret_fail = lg_why(LG_WHY_ATTACH, "cannot replace the attached programs", r, NULL, l->c);
+			*l->ret_fail = lg_why(LG_WHY_LOAD, "rules", r, NULL, l->c);
+	}
+	return r;
+}
+
+static int publish(struct loading *l)
+{
+	enum lg_way way = l->takeover.way;
+	int r;
+
+	r = establish(l);
+	if (r == 0 && way == LG_WAY_CARRY)
+		return carry_over(l);
+	if (r == 0 && way == LG_WAY_REPLACE)
+		return settle_later(l);
+	if (r == 0)
+		r = update_links(l);
+	if (r == 0) {
+		r = tidy(l);
+		if (r < 0)
+			*l->ret_fail = lg_why(LG_WHY_PIN, l->kern->dir, r, NULL, l->c);
 	}
 	if (r < 0)
 		unpin_maps(l);
 	return r;
+}
+
+int lg_kern_settle(struct lg_kern *kern)
+{
+	uint32_t from_abi;
+	int r;
+
+	if (!kern->unsettled_abi)
+		return 0;
+	/* From here on there is no way back. */
+	from_abi = kern->unsettled_abi;
+	kern->unsettled_abi = 0;
+	r = lg_attach_update_all(kern);
+	if (r == 0)
+		r = lg_versions_commit(kern, from_abi);
+	return r < 0 ? r : lg_versions_purge(kern);
 }
 
 static int load(struct loading *l)
@@ -540,17 +590,24 @@ int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enu
 		 struct lg_complaint *c)
 {
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
-	struct loading l = { .o = o, .ret_fail = ret_fail, .c = c };
+	_cleanup_free_ struct loading *l = calloc(1, sizeof(*l));
 	int r;
 
 	c->text[0] = '\0';
 	*ret_fail = LG_KERN_REFUSED;
+	if (!l) {
+		lg_complain(c, "out of memory");
+		return -ENOMEM;
+	}
 	r = check_options(o, c);
 	if (r == 0)
 		r = lg_kern_new(o->instance, o->root, &kern, c);
 	if (r < 0)
 		return r;
-	l.kern = kern;
+	l->kern = kern;
+	l->o = o;
+	l->ret_fail = ret_fail;
+	l->c = c;
 	r = lg_pins_check_root(kern, c);
 	if (r < 0) {
 		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
@@ -558,14 +615,21 @@ int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enu
 	}
 	r = lg_pins_make(kern, ret_fail, c);
 	if (r == 0)
-		r = load(&l);
+		r = load(l);
+	lg_takeover_fini(&l->takeover);
 	if (r < 0) {
 		lg_pins_unmake(kern);
 		return r;
 	}
 	*ret_fail = LG_KERN_OK;
 	*ret_kern = TAKE(kern);
-	return l.adopt;
+	switch (l->takeover.way) {
+	case LG_WAY_FRESH: return 0;
+	case LG_WAY_ADOPT:
+	case LG_WAY_CARRY: return 1;
+	case LG_WAY_REPLACE: return 2;
+	}
+	return -EPROTO;
 }
 
 /* ---- pins only ---- */
@@ -627,10 +691,10 @@ static int open_pin(struct lg_kern *kern, enum lg_map map, struct lg_complaint *
 /* No pins of our version: say whether another version's are there. */
 static int no_pins(struct lg_kern *kern, struct lg_complaint *c)
 {
-	struct survey s = { 0 };
+	struct lg_versions s;
 	int r;
 
-	r = lg_pins_each(kern->dir, survey_version, &s);
+	r = lg_versions_look(kern, &s);
 	if (r == 0 && s.other_abi) {
 		lg_complain(c,
 			    "instance '%s' was made by a build of ABI version %u, this one speaks version %d: use the tool "
@@ -680,6 +744,8 @@ struct lg_kern *lg_kern_free(struct lg_kern *kern)
 {
 	if (!kern)
 		return NULL;
+	if (kern->unsettled_abi)
+		lg_versions_undo(kern);
 	ring_buffer__free(kern->ring);
 	if (kern->control)
 		munmap(kern->control, sizeof(*kern->control));

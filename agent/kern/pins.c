@@ -88,6 +88,7 @@ int lg_kern_new(const char *instance, const char *root, struct lg_kern **ret_ker
 	snprintf(kern->instance, sizeof(kern->instance), "%s", instance);
 	memcpy(kern->root, root, len);
 	snprintf(kern->dir, sizeof(kern->dir), "%s/%s", kern->root, kern->instance);
+	lg_versions_begin(kern, 'v');
 	*ret_kern = TAKE(kern);
 	return 0;
 }
@@ -207,7 +208,7 @@ void lg_pins_unmake(struct lg_kern *kern)
 
 void lg_pins_map_path(const struct lg_kern *kern, const char *map, char *ret, size_t len)
 {
-	snprintf(ret, len, "%s/%s/v%d%s%s", kern->root, kern->instance, LG_ABI_VERSION, map[0] ? "/" : "", map);
+	snprintf(ret, len, "%s/%s/%s%s%s", kern->root, kern->instance, kern->maps_dir, map[0] ? "/" : "", map);
 }
 
 void lg_pins_sub_path(const struct lg_kern *kern, const char *sub, char *ret, size_t len)
@@ -310,7 +311,7 @@ uint32_t lg_pins_abi(const char *name)
 	unsigned int version;
 	int end = 0;
 
-	if (sscanf(name, "v%u%n", &version, &end) != 1 || name[end])
+	if (!strchr("vmdo", name[0]) || sscanf(name + 1, "%u%n", &version, &end) != 1 || name[end + 1])
 		return 0;
 	return version;
 }

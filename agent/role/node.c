@@ -499,12 +499,13 @@ static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum l
 		life.incarnation = old.incarnation + 1;
 	o.incarnation = life.incarnation;
 	o.test_clock = args->test_clock;
+	o.misfit = args->discard_state ? LG_MISFIT_DISCARD : args->migrate ? LG_MISFIT_MIGRATE : LG_MISFIT_REFUSE;
 	r = lg_kern_open(&o, &n->kern, ret_fail, c);
 	if (r < 0)
 		return r;
 	*ret_fail = LG_KERN_REFUSED;
-	n->made_anew = r == 0;
-	if (n->made_anew) {
+	n->made_alone = r == 0;
+	if (r == 0 || r == 2) {
 		n->forgot_until_ns = life.had_earlier ? life.made_ns : 0;
 		return lg_life_store(path, &life, c);
 	}
@@ -546,6 +547,9 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	r = rules_first_apply(n, rules, c);
 	if (r < 0)
 		return r;
+	r = lg_kern_settle(n->kern);
+	if (r < 0)
+		return lg_complain(c, "cannot put this build's programs in the place of those before: %s; start again", strerror(-r));
 	r = lg_node_links_start(n, ret_fail, c);
 	if (r < 0)
 		return r;
@@ -615,7 +619,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	if (n->kern && !undo)
 		reachable_set(n, false);
 	lg_kern_free(n->kern);
-	if (n->kern && undo && n->made_anew && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
+	if (n->kern && undo && n->made_alone && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
 		complain_log(&c);
 	lg_loop_free(n->loop);
 	lg_rules_free(n->rules);

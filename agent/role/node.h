@@ -88,7 +88,7 @@ struct lg_node {
 	bool stack_changed;	/* what is attached may be in the way of what is above it */
 	bool said, said_ready;	/* whether being ready was said, and which */
 	uint64_t started_ns;
-	bool made_anew;		/* this process made the pins */
+	bool made_alone;	/* this process made the pins, and nothing enforced before */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
 	struct lg_upstream upstream;

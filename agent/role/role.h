@@ -24,6 +24,8 @@ struct lg_role_args {
 	const char *config_path;
 	const char *rules_path;	/* NULL: as the configuration says */
 	const char *instance;	/* NULL: as the configuration says */
+	bool migrate;		/* node: carry over what maps of another layout hold */
+	bool discard_state;	/* node: begin anew in place of such maps */
 	bool test_clock;
 };
 

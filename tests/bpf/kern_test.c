@@ -335,7 +335,7 @@ static void attached_programs_of_another_abi_version_stop_the_start(void **state
 	assert_int_equal(rename(from, to), 0);
 	assert_int_equal(lg_kern_open(&o, &kern, &fail, &complaint), -EPROTONOSUPPORT);
 	assert_int_equal(fail, LG_KERN_REFUSED);
-	assert_text_has("ABI version 4294967295 are attached, this build speaks version " TEXT_OF(LG_ABI_VERSION));
+	assert_text_has("maps of ABI version 4294967295 are in force, this build speaks version " TEXT_OF(LG_ABI_VERSION));
 	assert_false(is_pinned(VERSION_DIR));
 	assert_int_not_equal(xdp_prog_id("lgk0"), 0);
 	assert_int_equal(lg_kern_open_pins("t", root, &kern, &fail, &complaint), -EPROTONOSUPPORT);
