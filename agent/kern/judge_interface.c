@@ -24,37 +24,9 @@ struct driver {
 	uint32_t mtu;		/* most with frames in one buffer */
 };
 
-/* Alphabetical. */
 static const struct driver drivers[] = {
-	{ "atlantic", 5, 19, RESET_LINK, QUEUES_ANY, 2048 },
-	{ "bnxt_en", 4, 11, RESET_LINK, QUEUES_HALF, 3498 },
-	{ "ena", 5, 6, RESET_LINK, QUEUES_HALF, 3498 },
-	{ "enetc", 5, 13, RESET_QUEUES, QUEUES_ANY, 1500 },
-	{ "fec", 6, 2, RESET_LINK, QUEUES_ANY, 1500 },
-	{ "fsl_dpaa2_eth", 5, 0, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "gve", 6, 4, RESET_QUEUES, QUEUES_HALF, 2030 },
-	{ "hv_netvsc", 5, 6, RESET_QUEUES, QUEUES_ANY, 3506 },
-	{ "i40e", 4, 13, RESET_LINK, QUEUES_ANY, 3046 },
-	{ "ice", 5, 5, RESET_LINK, QUEUES_ANY, 3046 },
-	{ "igb", 5, 10, RESET_LINK, QUEUES_ANY, 3046 },
-	{ "igc", 5, 13, RESET_LINK, QUEUES_ANY, 2048 },
-	{ "ixgbe", 4, 12, RESET_LINK, QUEUES_64, 3050 },
-	{ "ixgbevf", 4, 17, RESET_LINK, QUEUES_ANY, 3050 },
-	{ "mana", 5, 17, RESET_QUEUES, QUEUES_ANY, 3506 },
-	{ "mlx4_en", 4, 8, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "mlx5_core", 4, 9, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "mvneta", 5, 5, RESET_LINK, QUEUES_ANY, 3508 },
-	{ "mvpp2", 5, 9, RESET_LINK, QUEUES_ANY, 3520 },
-	{ "nfp", 4, 10, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "nicvf", 4, 12, RESET_LINK, QUEUES_HALF, 1500 },
-	{ "qede", 4, 10, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "sfc", 5, 5, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "stmmac", 5, 13, RESET_LINK, QUEUES_ANY, 3498 },
-	{ "tun", 4, 15, RESET_NONE, QUEUES_ANY, 3498 },
-	{ "veth", 4, 19, RESET_NONE, QUEUES_ANY, 3498 },
-	{ "vif", 5, 9, RESET_QUEUES, QUEUES_ANY, 3498 },
-	{ "virtio_net", 4, 10, RESET_QUEUES, QUEUES_CPUS, 3506 },
-	{ "vmxnet3", 6, 6, RESET_LINK, QUEUES_ANY, 3498 },
+#define LG_DRIVER(name, major, minor, reset, queues, mtu) { name, major, minor, RESET_##reset, QUEUES_##queues, mtu },
+#include "kern/drivers.def"
 };
 
 /* Drivers that do it in no kernel. */
