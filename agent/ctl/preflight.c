@@ -126,7 +126,6 @@ static void interface_look(struct lg_preflight *p, const char *instance, const c
 	if (p->n_interfaces == LG_ATTACH_MAX || is_known(p, name))
 		return;
 	lg_probe_interface(name, true, facts);
-	/* What ends whoever asks is not asked. */
 	if (facts->ifindex && p->machine.bpf_error != LG_BPF_KILLED)
 		lg_probe_programs(instance, facts);
 	p->wants[p->n_interfaces++] = *wants;
@@ -225,6 +224,10 @@ static int look(const struct lg_ctl *ctl, const struct asked *asked, struct lg_p
 	lg_probe_machine(&o, !asked->quick, &p->machine);
 	p->machine.serves_http = config && strcmp(config->metrics, "off") != 0;
 	lg_judge_machine(&p->machine, &p->findings);
+	/* What ends whoever asks is not asked. */
+	if (p->machine.bpf_error != LG_BPF_KILLED)
+		lg_probe_instance(o.instance, &p->instance);
+	lg_judge_instance(&p->instance, &p->findings);
 	if (config && asked->config_path)
 		rules = files_look(config, asked->config_path, &p->findings);
 	if (config)

@@ -8,6 +8,7 @@
 /* All that was looked at. */
 struct lg_preflight {
 	struct lg_machine_facts machine;
+	struct lg_instance_facts instance;
 	struct lg_interface_facts *interfaces;
 	struct lg_interface_wants *wants;
 	size_t n_interfaces;

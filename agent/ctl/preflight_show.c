@@ -157,6 +157,15 @@ static json_t *machine_json(const struct lg_machine_facts *m)
 			 bytes_json(m->cgroup_bytes), "maps_bytes", (json_int_t)lg_maps_bytes(m), "maps", maps_json(m));
 }
 
+static json_t *instance_json(const struct lg_instance_facts *i)
+{
+	static const char *const pinned[] = { [LG_PINNED_NOT_KNOWN] = NULL, [LG_PINNED_NOTHING] = "nothing", [LG_PINNED_OURS] = "ours",
+					      [LG_PINNED_MISFIT] = "misfit", [LG_PINNED_OTHERS] = "others" };
+
+	return json_pack("{s:s, s:s?, s:I, s:I}", "name", i->name, "pinned", pinned[i->pinned], "other_abi", (json_int_t)i->other_abi,
+			 "attached", (json_int_t)i->n_links);
+}
+
 static json_t *programs_json(const struct lg_interface_facts *i)
 {
 	json_t *list = json_array();
@@ -192,8 +201,9 @@ static int json_show(const struct lg_preflight *p)
 		json_array_append_new(findings, finding_json(&p->findings.v[i]));
 	for (size_t i = 0; i < p->n_interfaces; i++)
 		json_array_append_new(interfaces, interface_json(&p->interfaces[i]));
-	return lg_ctl_print(json_pack("{s:i, s:o, s:o, s:o}", "exit", (int)lg_findings_fail(&p->findings), "findings", findings, "machine",
-				      machine_json(&p->machine), "interfaces", interfaces));
+	return lg_ctl_print(json_pack("{s:i, s:o, s:o, s:o, s:o}", "exit", (int)lg_findings_fail(&p->findings), "findings", findings,
+				      "machine", machine_json(&p->machine), "instance", instance_json(&p->instance), "interfaces",
+				      interfaces));
 }
 
 int lg_preflight_show(const struct lg_ctl *ctl, const struct lg_preflight *p)

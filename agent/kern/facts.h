@@ -54,6 +54,23 @@ struct lg_machine_facts {
 	struct lg_map_facts maps[LG_MAPS_MAX];
 };
 
+/* What is pinned of an instance. */
+enum lg_pinned {
+	LG_PINNED_NOT_KNOWN,
+	LG_PINNED_NOTHING,	/* or not enough to be taken over */
+	LG_PINNED_OURS,
+	LG_PINNED_MISFIT,	/* of this ABI version, and yet laid out otherwise */
+	LG_PINNED_OTHERS,	/* of another ABI version */
+};
+
+struct lg_instance_facts {
+	char name[LG_NAME_LEN];
+	enum lg_pinned pinned;
+	uint32_t other_abi;
+	uint32_t n_links;		/* attached anywhere */
+	char why[512];			/* of LG_PINNED_MISFIT */
+};
+
 /* A program of somebody at a hook of an interface. */
 struct lg_program_facts {
 	enum lg_hook hook;
@@ -115,6 +132,11 @@ void lg_probe_machine(const struct lg_kern_options *o, bool load, struct lg_mach
 void lg_probe_kernel(bool load, struct lg_machine_facts *facts);
 /* The file system that holds a path, or would, by its nearest folder that exists. 0, or -errno with *ret_at being what failed. */
 int lg_probe_file_system(const char *path, char *ret_at, size_t at_len, char *ret_name, size_t name_len, bool *ret_read_only);
+
+/* ---- probe_instance.c ---- */
+
+/* What is pinned and attached of an instance; changes nothing. */
+void lg_probe_instance(const char *instance, struct lg_instance_facts *ret);
 
 /* ---- probe_interface.c, probe_programs.c ---- */
 

@@ -349,3 +349,24 @@ void lg_judge_machine(const struct lg_machine_facts *m, struct lg_findings *f)
 	judge_features(m, f);
 	judge_programs(m, f);
 }
+
+/* Maps of another build that enforce nothing are made anew; those that do are in the way of a start. */
+void lg_judge_instance(const struct lg_instance_facts *i, struct lg_findings *f)
+{
+	enum lg_severity severity = i->n_links ? LG_SEVERITY_BLOCKER : LG_SEVERITY_NOTE;
+	const char *hooks = i->n_links == 1 ? "hook" : "hooks";
+
+	switch (i->pinned) {
+	case LG_PINNED_NOT_KNOWN: break;
+	case LG_PINNED_NOTHING: ADD(INSTANCE, OK, "%s: nothing of it is in the kernel", i->name); break;
+	case LG_PINNED_OURS:
+		ADD(INSTANCE, OK, "%s: in the kernel, attached at %u %s; a start takes it over", i->name, i->n_links, hooks);
+		break;
+	case LG_PINNED_MISFIT: lg_finding_add(f, LG_FINDING_INSTANCE, severity, MACHINE, "%s: %s", i->name, i->why); break;
+	case LG_PINNED_OTHERS:
+		lg_finding_add(f, LG_FINDING_INSTANCE, severity, MACHINE,
+			       "%s: maps of ABI version %u, attached at %u %s; this build speaks version %d", i->name, i->other_abi,
+			       i->n_links, hooks, LG_ABI_VERSION);
+		break;
+	}
+}

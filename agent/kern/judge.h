@@ -70,6 +70,7 @@ uint64_t lg_maps_bytes(const struct lg_machine_facts *m);
 struct lg_interface_wants lg_interface_wants_of(const struct lg_interface *config, const char *ifname, const struct lg_rules *rules);
 
 void lg_judge_machine(const struct lg_machine_facts *m, struct lg_findings *f);
+void lg_judge_instance(const struct lg_instance_facts *i, struct lg_findings *f);
 /* `m` may be of zeros where nothing is known. */
 void lg_judge_interface(const struct lg_machine_facts *m, const struct lg_interface_facts *i, const struct lg_interface_wants *w,
 			struct lg_findings *f);

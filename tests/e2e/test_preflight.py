@@ -10,7 +10,7 @@ import sys
 import pytest
 from lib import BPFFS, LEASEGATE, PREFIX
 from lib.host import Host
-from lib.net import ip, tc
+from lib.net import ip, remove_pins, tc
 from lib.wait import until
 from test_limits import bucket_rule
 from test_refusals import NO_BPFFS, PRIVILEGE, REFUSED, USAGE, nothing_left, refused
@@ -248,6 +248,17 @@ def test_what_runs_already_is_told_as_ours_and_as_taken_over(running):
     got = Report(running, "--config", running.instance.path("node.yaml"))
     assert got.code == 0 and re.match(r"xdp is attached already \(program \d+, native\)", got.find("attach")[1])
     assert "foreign-xdp" not in {f["id"] for f in got.all["findings"]}
+    assert got.find("instance") == ("ok", f"{running.instance.name}: in the kernel, attached at 1 hook; a start takes it over")
+
+
+def test_maps_of_another_build_are_told(idle):
+    assert Report(idle).find("instance")[1].endswith(": nothing of it is in the kernel")
+    os.makedirs(os.path.join(idle.instance.pins, "v1"))
+    try:
+        severity, text = Report(idle).find("instance")
+        assert severity == "note" and "maps of ABI version 1, attached at 0 hooks; this build speaks" in text
+    finally:
+        remove_pins(idle.instance.name)
 
 
 def test_to_another_instance_it_is_somebody_else_whose_process_is_named(running):

@@ -370,6 +370,33 @@ static void programs_that_do_not_load_are_of_the_kind_that_loading_says(void **s
 	assert_string_equal(find(LG_FINDING_PROGRAMS)->text, "cannot load the programs: no");
 }
 
+static void an_instance_that_is_in_the_kernel_is_taken_over_or_in_the_way(void **state)
+{
+	static const struct { enum lg_pinned pinned; uint32_t n_links; enum lg_severity severity; const char *words; } rows[] = {
+		{ LG_PINNED_NOTHING, 0, LG_SEVERITY_OK, "x: nothing" },
+		{ LG_PINNED_OURS, 1, LG_SEVERITY_OK, "at 1 hook; a start takes it over" },
+		{ LG_PINNED_OURS, 2, LG_SEVERITY_OK, "at 2 hooks;" },
+		{ LG_PINNED_OTHERS, 0, LG_SEVERITY_NOTE, "version 2" },
+		{ LG_PINNED_OTHERS, 1, LG_SEVERITY_BLOCKER, "maps of ABI version 2, attached at 1 hook;" },
+		{ LG_PINNED_MISFIT, 0, LG_SEVERITY_NOTE, "x: sizes" },
+		{ LG_PINNED_MISFIT, 1, LG_SEVERITY_BLOCKER, "x: sizes" },
+	};
+	struct lg_instance_facts i = { .name = "x", .other_abi = 2, .why = "sizes" };
+
+	(void)state;
+	for (size_t k = 0; k < N_ELEMS(rows); k++) {
+		i.pinned = rows[k].pinned;
+		i.n_links = rows[k].n_links;
+		lg_findings_fini(&found);
+		lg_judge_instance(&i, &found);
+		only(LG_FINDING_INSTANCE, rows[k].severity, rows[k].words);
+	}
+	i.pinned = LG_PINNED_NOT_KNOWN;
+	lg_findings_fini(&found);
+	lg_judge_instance(&i, &found);
+	assert_int_equal(found.n, 0);
+}
+
 static void maps_take_what_their_type_makes_of_their_size(void **state)
 {
 	static const struct { struct lg_map_facts map; uint64_t bytes; } rows[] = {
@@ -702,6 +729,7 @@ int main(void)
 		T(each_missing_feature_is_in_the_way_but_tcx),
 		T(what_could_not_be_tried_is_said_in_one_finding),
 		T(programs_that_do_not_load_are_of_the_kind_that_loading_says),
+		T(an_instance_that_is_in_the_kernel_is_taken_over_or_in_the_way),
 		T(maps_take_what_their_type_makes_of_their_size),
 		T(an_interface_that_is_not_there_is_refused),
 		T(a_plain_interface_at_tc_has_nothing_to_tell),
