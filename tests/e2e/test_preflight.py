@@ -215,10 +215,14 @@ def test_a_node_in_a_user_namespace_says_that_this_is_it(host):
     nothing_left(host)
 
 
-def test_a_node_without_root_names_what_it_may_not_do(host):
+@pytest.mark.parametrize("role", ["node", "region"])
+def test_a_daemon_without_root_names_what_it_may_not_do(host, role):
     host.configure(RULES)
+    host.instance.config("region.yaml", region="here", rules="rules.yaml",
+                         regions={"version": 1, "list": [{"name": "here", "address": "127.0.0.1:7400", "hosts": 1}]})
     os.chmod(host.instance.folder, 0o755)
-    refused(host, PRIVILEGE, "Permission denied", host.instance.run_dir, before=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    refused(host, PRIVILEGE, "Permission denied", host.instance.run_dir, role=role, config=host.instance.path(f"{role}.yaml"), before=nobody)
 
 
 @pytest.fixture(scope="module")
