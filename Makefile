@@ -42,6 +42,7 @@ CTL_OBJ := $(CTL_SRC:%.c=$(B)/%.o)
 TLIB_OBJ := $(TLIB_SRC:%.c=$(B)/%.o)
 UNIT_SRC := $(wildcard tests/unit/*_test.c tests/unit/*/*_test.c)
 UNIT    := $(UNIT_SRC:%.c=$(B)/%)
+UNIT_LONG := $(B)/tests/unit/store/etcd_client_test
 ROOT_SRC := $(wildcard tests/bpf/*_test.c)
 ROOT_T  := $(ROOT_SRC:%.c=$(B)/%)
 SIM_SRC := $(wildcard tests/sim/*_test.c)
@@ -123,7 +124,7 @@ $(B)/bench-lease-scale: $(patsubst %.c,$(B)/%.o,$(filter bench/scale_%,$(BENCH_P
 .SECONDARY:
 
 check: $(UNIT) ## build and run the unit tests
-	$(Q)scripts/run-tests $(UNIT)
+	$(Q)scripts/run-tests $(filter-out $(UNIT_LONG),$(UNIT))
 bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 	$(Q)scripts/run-tests $(ROOT_T)
 sim: $(SIM_T) ## run the deterministic simulation of the lease core (SEEDS=200)

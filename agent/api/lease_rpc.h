@@ -76,13 +76,14 @@ void lg_lease_client_flush(struct lg_lease_client *client);
 struct lg_lease_server;
 struct lg_lease_peer;
 struct lg_lease_server_handlers {
-	/* Accept: 0, fill *welcome. Refuse: a text in `why` (at least 128 bytes) and -EACCES; the stream ends with FAILED_PRECONDITION. */
+	/* Accept: 0, fill *welcome. Refuse: a text in `why` (at least 128 bytes) and -EACCES; the stream ends with FAILED_PRECONDITION.
+	 * Later: 1; lg_lease_peer_answer() follows, unless `gone` comes before. */
 	int (*hello)(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
 		     struct lg_lease_welcome *welcome, char *why);
 	void (*ask)(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask);
 	void (*synced)(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms);
 	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
-	/* Of an accepted peer, never from inside a call of yours; it is freed when this returns. */
+	/* Of a peer that was accepted, or waits to be; never from inside a call of yours; it is freed when this returns. */
 	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
@@ -102,6 +103,8 @@ struct lg_lease_server_counts {
 	uint64_t strangers;	/* the handshake of TLS failed */
 };
 void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret);
+/* To a hello that was to be answered later: accepts with the welcome, or with NULL refuses for `why`. Not from inside a handler. */
+void lg_lease_peer_answer(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome, const char *why);
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
 void lg_lease_peer_flush(struct lg_lease_peer *peer);
 /* Ends the stream with UNAVAILABLE; `gone` is not called for it, and it is freed (inside a handler called for it, after that). */

@@ -31,6 +31,8 @@ struct lg_lease_peer {
 	struct lg_batch batch;
 	void *user;
 	bool greeted;			/* the role knows it */
+	bool is_waiting;		/* its hello is to be answered later */
+	bool is_region;
 	bool busy;			/* a handler runs for it */
 	bool failed;			/* to be ended from the loop, for `why` */
 	unsigned int age_s;
@@ -72,7 +74,7 @@ static void peer_over(struct lg_lease_peer *peer, bool tell, const char *why)
 
 	peer->stream = NULL;
 	peer->busy = true;
-	if (tell && peer->greeted)
+	if (tell && (peer->greeted || peer->is_waiting))
 		server->handlers.gone(server->arg, peer, why);
 	peer->busy = busy;
 	if (!busy)
@@ -142,6 +144,23 @@ static int send_welcome(struct lg_lease_peer *peer, const struct lg_lease_welcom
 	return lg_text_ok(&text) ? lg_grpc_send(peer->stream, text.s, text.len) : -ENOMEM;
 }
 
+static void hello_answer(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome, const char *why)
+{
+	int r;
+
+	if (!welcome) {
+		peer->server->counts.refused++;
+		peer_end(peer, LG_GRPC_FAILED_PRECONDITION, why, false);
+		return;
+	}
+	peer->greeted = true;
+	if (peer->is_region)
+		peer->batch.waiting_max = REGION_WAITING_MAX;
+	r = send_welcome(peer, welcome);
+	if (r < 0)
+		fail_later(peer, lg_batch_why(r));
+}
+
 static void on_hello(struct lg_lease_peer *peer, const struct lg_lease_hello *hello)
 {
 	struct lg_lease_server *server = peer->server;
@@ -149,20 +168,14 @@ static void on_hello(struct lg_lease_peer *peer, const struct lg_lease_hello *he
 	char why[256] = "refused";
 	int r;
 
+	peer->is_region = hello->is_region;
 	r = server->handlers.hello(server->arg, peer, hello, &welcome, why);
 	if (!peer->stream)
 		return;
-	if (r < 0) {
-		server->counts.refused++;
-		peer_end(peer, LG_GRPC_FAILED_PRECONDITION, why, false);
-		return;
-	}
-	peer->greeted = true;
-	if (hello->is_region)
-		peer->batch.waiting_max = REGION_WAITING_MAX;
-	r = send_welcome(peer, &welcome);
-	if (r < 0)
-		fail_later(peer, lg_batch_why(r));
+	if (r > 0)
+		peer->is_waiting = true;
+	else
+		hello_answer(peer, r < 0 ? NULL : &welcome, why);
 }
 
 static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
@@ -195,12 +208,12 @@ static void on_parsed(struct lg_lease_peer *peer, const struct lg_holder_msg *ms
 	struct lg_lease_hello hello;
 	bool has_hello = lg_holder_msg_hello(msg, &hello);
 
-	if (has_hello && peer->greeted)
+	if (has_hello && (peer->greeted || peer->is_waiting))
 		malformed(peer, "a second hello");
 	else if (has_hello)
 		on_hello(peer, &hello);
 	else if (!peer->greeted)
-		malformed(peer, "the first message is no hello");
+		malformed(peer, peer->is_waiting ? "a message before the welcome" : "the first message is no hello");
 	else
 		on_batch(peer, msg);
 }
@@ -276,7 +289,8 @@ static void on_second(void *arg)
 		if (peer->greeted || ++peer->age_s <= HELLO_S)
 			continue;
 		server->counts.late++;
-		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, "no hello within 5 s", false);
+		peer_end(peer, LG_GRPC_DEADLINE_EXCEEDED, peer->is_waiting ? "the hello was not answered in time" : "no hello within 5 s",
+			 peer->is_waiting);
 	}
 	on_reap(server);
 	on_drain(server);
@@ -347,6 +361,13 @@ static void sent(struct lg_lease_peer *peer, int r)
 		fail_later(peer, lg_batch_why(r));
 	if (lg_batch_waits(&peer->batch))
 		drain_later(peer->server);
+}
+
+void lg_lease_peer_answer(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome, const char *why)
+{
+	peer->is_waiting = false;
+	if (peer->stream && !peer->failed)
+		hello_answer(peer, welcome, why);
 }
 
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant)

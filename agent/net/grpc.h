@@ -68,10 +68,16 @@ struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client);
 LG_CLEANUP(struct lg_grpc_client, lg_grpc_client_free)
 /* Right after lg_grpc_client_new(): the connection speaks TLS, to nobody but whom it expects; `tls` must live as long as the client. */
 void lg_grpc_client_secure(struct lg_grpc_client *client, struct lg_tls *tls, const struct lg_tls_expect *expect);
+/* Received messages may be so long; LG_MSG_BYTES_MAX unless said. */
+void lg_grpc_client_message_max(struct lg_grpc_client *client, size_t bytes);
+/* From the next stream on `token` is sent along as a header of that name; it must live as long, NULL sends none. */
+void lg_grpc_client_token(struct lg_grpc_client *client, const char *token);
 int lg_grpc_client_open(struct lg_grpc_client *client, const char *path, struct lg_grpc_stream **ret_stream);
 
 /* Queues one message. -ENOBUFS when more than LG_QUEUE_BYTES_MAX are unsent (close the stream then), -EPIPE when it is over. */
 int lg_grpc_send(struct lg_grpc_stream *stream, const void *data, size_t len);
+/* The same, and says that it was the last one: a client that now waits for the answer. */
+int lg_grpc_send_last(struct lg_grpc_stream *stream, const void *data, size_t len);
 /* Messages of a while ago have not been acknowledged by the peer's system; more would only pile up. To be asked now and then while sending. */
 bool lg_grpc_is_stalled(const struct lg_grpc_stream *stream);
 /* Ends the stream: a server with status and text, a client by cancelling. `closed` is not called for it. */

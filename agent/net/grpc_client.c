@@ -88,9 +88,20 @@ int lg_grpc_client_new(struct lg_loop *loop, const char *address, const struct l
 void lg_grpc_client_secure(struct lg_grpc_client *client, struct lg_tls *tls, const struct lg_tls_expect *expect)
 {
 	client->tls = tls;
+	client->end.is_secure = true;
 	client->expect = expect->name;
 	if (!expect->name.region[0])
 		snprintf(client->host, sizeof(client->host), "%s", expect->host);
+}
+
+void lg_grpc_client_message_max(struct lg_grpc_client *client, size_t bytes)
+{
+	client->end.message_max_bytes = bytes;
+}
+
+void lg_grpc_client_token(struct lg_grpc_client *client, const char *token)
+{
+	client->end.token = token;
 }
 
 struct lg_grpc_client *lg_grpc_client_free(struct lg_grpc_client *client)

@@ -25,6 +25,9 @@ struct lg_grpc_end {
 	struct lg_grpc_handlers handlers;
 	void *arg;
 	bool is_server;
+	bool is_secure;
+	size_t message_max_bytes;	/* of a received one; 0: LG_MSG_BYTES_MAX */
+	const char *token;		/* client: sent along with each request; NULL: none */
 	size_t buffered_bytes;
 };
 
@@ -49,6 +52,7 @@ struct lg_grpc_stream {
 	bool got_headers;	/* server: a request; client: a response that is gRPC */
 	bool responded;		/* server: response headers are out */
 	bool ending;		/* server: trailers follow what is in tx */
+	bool is_half_closed;	/* client: the end follows what is in tx */
 	bool deferred;		/* nghttp2 waits for lg_grpc_stream_resume() */
 	void *user;
 	struct lg_grpc_frames rx;

@@ -148,6 +148,7 @@ int lg_grpc_server_port(const struct lg_grpc_server *server)
 void lg_grpc_server_secure(struct lg_grpc_server *server, struct lg_tls *tls)
 {
 	server->tls = tls;
+	server->end.is_secure = true;
 }
 
 uint64_t lg_grpc_server_strangers(const struct lg_grpc_server *server)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A server answers a good request with headers at once and keeps the stream open: messages come from tx through nghttp2's data source,
- * trailers with the status end it. A bad request gets its status in headers alone. A client ends a stream by a reset, since half
- * closing it would only announce an end. A stream lives until nghttp2 closes it; `done` says that the handlers have heard, or caused, its
+ * trailers with the status end it. A bad request gets its status in headers alone. A client ends a stream by a reset; half closing it says
+ * that its last message was sent, and that the peer's status is waited for. A stream lives until nghttp2 closes it; `done` says that the handlers have heard, or caused, its
  * end and must not hear of it again.
  */
 #include "net/grpc_conn.h"
@@ -160,6 +160,10 @@ static ssize_t on_source(nghttp2_session *session, int32_t id, uint8_t *buf, siz
 		submit_trailers(s);
 		return n;
 	}
+	if (s->is_half_closed && !evbuffer_get_length(s->tx)) {
+		*flags |= NGHTTP2_DATA_FLAG_EOF;
+		return n;
+	}
 	if (n > 0)
 		return n;
 	s->deferred = true;
@@ -223,14 +227,21 @@ static void fail(struct lg_grpc_stream *s, int status, const char *why)
 
 int lg_grpc_stream_request(struct lg_grpc_stream *s, const char *authority, const char *path)
 {
+	const struct lg_grpc_end *end = s->conn->end;
 	const nghttp2_nv nv[] = {
-		field(":method", "POST"), field(":scheme", "http"), field(":path", path), field(":authority", authority),
-		field("content-type", CONTENT_TYPE), field("te", "trailers"), field("user-agent", "leasegate"),
+		field(":method", "POST"),
+		field(":scheme", end->is_secure ? "https" : "http"),
+		field(":path", path),
+		field(":authority", authority),
+		field("content-type", CONTENT_TYPE),
+		field("te", "trailers"),
+		field("user-agent", "leasegate"),
+		field("token", end->token ? end->token : ""),
 	};
 	const nghttp2_data_provider source = { .source = { .ptr = s }, .read_callback = on_source };
 	int32_t id;
 
-	id = nghttp2_submit_request(lg_h2_session(s->conn->h2), NULL, nv, N_ELEMS(nv), &source, s);
+	id = nghttp2_submit_request(lg_h2_session(s->conn->h2), NULL, nv, N_ELEMS(nv) - !end->token, &source, s);
 	if (id < 0)
 		return id == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPIPE;
 	s->id = id;
@@ -243,7 +254,7 @@ int lg_grpc_send(struct lg_grpc_stream *s, const void *data, size_t len)
 {
 	uint8_t prefix[LG_GRPC_PREFIX_LEN];
 
-	if (s->done || s->conn->down)
+	if (s->done || s->conn->down || s->is_half_closed)
 		return -EPIPE;
 	if (len > LG_MSG_BYTES_MAX)
 		return -EMSGSIZE;
@@ -260,6 +271,14 @@ int lg_grpc_send(struct lg_grpc_stream *s, const void *data, size_t len)
 	resume(s);
 	lg_h2_kick(s->conn->h2);
 	return 0;
+}
+
+int lg_grpc_send_last(struct lg_grpc_stream *s, const void *data, size_t len)
+{
+	int r = lg_grpc_send(s, data, len);
+
+	s->is_half_closed = r == 0;
+	return r;
 }
 
 bool lg_grpc_is_stalled(const struct lg_grpc_stream *s)
@@ -442,6 +461,11 @@ void lg_grpc_stream_headers(void *stream, bool end)
 		lg_grpc_stream_end(s);
 }
 
+static const char *too_long(const struct lg_grpc_stream *s)
+{
+	return s->conn->end->message_max_bytes ? "a message is longer than allowed" : "a message is longer than 1 MiB";
+}
+
 void lg_grpc_stream_data(void *stream, const uint8_t *data, size_t len)
 {
 	struct lg_grpc_stream *s = stream;
@@ -452,7 +476,8 @@ void lg_grpc_stream_data(void *stream, const uint8_t *data, size_t len)
 	while (!s->done) {
 		struct lg_grpc_end *end = s->conn->end;
 
-		r = lg_grpc_frames_next(&s->rx, &data, &len, LG_MSG_BYTES_MAX, &msg, &msg_len);
+		r = lg_grpc_frames_next(&s->rx, &data, &len, end->message_max_bytes ? end->message_max_bytes : LG_MSG_BYTES_MAX, &msg,
+					&msg_len);
 		if (r <= 0)
 			break;
 		end->handlers.message(end->arg, s, msg, msg_len);
@@ -460,7 +485,7 @@ void lg_grpc_stream_data(void *stream, const uint8_t *data, size_t len)
 	if (s->done)
 		return;
 	if (r == -EMSGSIZE)
-		fail(s, LG_GRPC_RESOURCE_EXHAUSTED, "a message is longer than 1 MiB");
+		fail(s, LG_GRPC_RESOURCE_EXHAUSTED, too_long(s));
 	else if (r == -EOPNOTSUPP)
 		fail(s, LG_GRPC_UNIMPLEMENTED, "compressed messages are not supported");
 	else if (r == -EPROTO)

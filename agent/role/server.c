@@ -19,6 +19,7 @@
 
 #define SWEEP_PERIOD_NS (1 * LG_NS_PER_S)
 #define PRUNE_PERIOD_NS (60 * LG_NS_PER_S)
+#define LIFE_OVER 64	/* beside the exit codes: another life follows */
 
 /* ---- rules ---- */
 
@@ -145,8 +146,12 @@ int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
 	int r;
 
 	r = lg_rules_read(s->config.rules, &rules, c);
-	if (r == 0)
+	if (r == 0 && s->running) {
 		r = rules_apply(s, rules, c);
+	} else if (r == 0) {
+		lg_rules_free(s->first_rules);
+		s->first_rules = TAKE(rules);
+	}
 	if (r < 0) {
 		s->n_reloads_failed++;
 		return r;
@@ -200,6 +205,21 @@ static int identity_check(struct lg_server *s, const struct lg_lease_peer *peer,
 	return -EACCES;
 }
 
+/* It is on the durable list: this is its stream from now on. */
+static void holder_welcome(struct lg_server *s, struct lg_server_holder *h, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
+			   struct lg_lease_welcome *welcome)
+{
+	if (h->peer)
+		lg_lease_peer_close(h->peer, "replaced by a newer connection of the same name");
+	h->peer = peer;
+	h->n_lives += hello->incarnation > h->incarnation;
+	h->incarnation = hello->incarnation;
+	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
+	welcome->epoch = s->epoch;
+	welcome->regions_version = s->config.regions_version;
+	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(peer));
+}
+
 static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
 		    struct lg_lease_welcome *welcome, char *why)
 {
@@ -217,22 +237,39 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 		return refuse_hello(why, "cannot note a new holder: %.60s", strerror(-r));
 	if (hello->incarnation < h->incarnation)
 		return refuse_hello(why, "a newer life of %.60s was here already", h->name);
-	if (h->peer)
-		lg_lease_peer_close(h->peer, "replaced by a newer connection of the same name");
-	h->peer = peer;
-	h->n_lives += hello->incarnation > h->incarnation;
-	h->incarnation = hello->incarnation;
+	if (h->waiting)
+		lg_lease_peer_close(h->waiting, "replaced by a newer connection of the same name");
+	h->waiting = NULL;
 	lg_lease_peer_set_user(peer, h);
-	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
-	welcome->epoch = s->epoch;
-	welcome->regions_version = s->config.regions_version;
-	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(peer));
+	if (!h->listed) {
+		h->waiting = peer;
+		h->hello = *hello;
+		return 1;
+	}
+	holder_welcome(s, h, peer, hello, welcome);
 	return 0;
+}
+
+void lg_server_listed(struct lg_server *s, struct lg_server_holder *h, int result)
+{
+	struct lg_lease_peer *peer = h->waiting;
+	struct lg_lease_welcome welcome = { 0 };
+
+	h->waiting = NULL;
+	if (!peer)
+		return;
+	if (result) {
+		lg_lease_peer_answer(peer, NULL, "a new holder could not be noted: come again");
+		return;
+	}
+	holder_welcome(s, h, peer, &h->hello, &welcome);
+	lg_lease_peer_answer(peer, &welcome, NULL);
 }
 
 static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask)
 {
-	lg_server_ask(arg, lg_lease_peer_user(peer), key, ask);
+	if (lg_server_leads(arg))
+		lg_server_ask(arg, lg_lease_peer_user(peer), key, ask);
 }
 
 static void synced(struct lg_succession *succession, const struct lg_server_holder *h, uint64_t forgot_ns)
@@ -259,7 +296,8 @@ static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age
 
 static void on_batch_end(void *arg, struct lg_lease_peer *peer)
 {
-	lg_server_heard(arg, lg_lease_peer_user(peer));
+	if (lg_server_leads(arg))
+		lg_server_heard(arg, lg_lease_peer_user(peer));
 }
 
 static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
@@ -267,6 +305,8 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 	struct lg_server_holder *h = lg_lease_peer_user(peer);
 	struct lg_server *s = arg;
 
+	if (h && h->waiting == peer)
+		h->waiting = NULL;
 	if (!h || h->peer != peer)
 		return;
 	h->peer = NULL;
@@ -345,7 +385,8 @@ static int homes_start(struct lg_server *s, struct lg_complaint *c)
 
 static void on_tick(void *arg)
 {
-	lg_server_tick(arg);
+	if (lg_server_leads(arg))
+		lg_server_tick(arg);
 }
 
 static void on_sweep(void *arg)
@@ -392,26 +433,25 @@ static int ticker_set(struct lg_server *s)
 	return lg_loop_add_ticker(s->loop, tick_ns, on_tick, s, &s->ticker);
 }
 
-static int sources_start(struct lg_server *s)
+static int signals_start(struct lg_server *s)
 {
 	const struct {
 		int signo;
-		uint64_t period_ns;
 		void (*fn)(void *arg);
-	} all[] = { { SIGHUP, 0, on_hup }, { SIGTERM, 0, on_stop }, { SIGINT, 0, on_stop },
-		    { 0, SWEEP_PERIOD_NS, on_sweep }, { 0, PRUNE_PERIOD_NS, on_prune } };
+	} all[] = { { SIGHUP, on_hup }, { SIGTERM, on_stop }, { SIGINT, on_stop } };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < N_ELEMS(all); i++)
+		r = lg_loop_add_signal(s->loop, all[i].signo, all[i].fn, s, &s->sources[s->n_sources++]);
+	return r;
+}
+
+static int tickers_start(struct lg_server *s)
+{
 	int r;
 
-	for (size_t i = 0; i < N_ELEMS(all); i++) {
-		if (all[i].signo)
-			r = lg_loop_add_signal(s->loop, all[i].signo, all[i].fn, s, &s->sources[s->n_sources]);
-		else
-			r = lg_loop_add_ticker(s->loop, all[i].period_ns, all[i].fn, s, &s->sources[s->n_sources]);
-		if (r < 0)
-			return r;
-		s->n_sources++;
-	}
-	return 0;
+	r = lg_loop_add_ticker(s->loop, SWEEP_PERIOD_NS, on_sweep, s, &s->sources[s->n_sources++]);
+	return r < 0 ? r : lg_loop_add_ticker(s->loop, PRUNE_PERIOD_NS, on_prune, s, &s->sources[s->n_sources++]);
 }
 
 /* ---- start and stop ---- */
@@ -431,23 +471,8 @@ static int self_find(struct lg_server *s)
 	return 0;
 }
 
-static int store_start(struct lg_server *s, struct lg_complaint *c)
-{
-	char path[512];
-	int r;
-
-	snprintf(path, sizeof(path), "%s/region.db", s->config.state_dir);
-	r = lg_store_open(s->config.store, path, &s->store, c);
-	if (r < 0)
-		return r;
-	if (strcmp(s->config.store, "memory") == 0)
-		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
-	return lg_holders_start(s, c);
-}
-
 static int outside_start(struct lg_server *s, struct lg_complaint *c)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
 	char path[512];
 	int r;
 
@@ -455,13 +480,142 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 	if (r == 0 && strcmp(s->config.metrics, "off") != 0)
 		r = lg_http_start(s->loop, s->config.metrics, lg_server_http, s, &s->http, c);
 	snprintf(path, sizeof(path), "%s/region.sock", s->config.run_dir);
-	if (r == 0)
-		r = lg_admin_start(s->loop, path, lg_server_admin, s, &s->admin, c);
-	if (r == 0)
-		r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
+	return r < 0 ? r : lg_admin_start(s->loop, path, lg_server_admin, s, &s->admin, c);
+}
+
+/* The door opens when all else is there: whoever comes in is served. */
+static int service_start(struct lg_server *s, struct lg_complaint *c)
+{
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
+	int r;
+
+	r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
 	if (r == 0 && s->secure.tls)
 		lg_lease_server_secure(s->service, s->secure.tls);
 	return r;
+}
+
+static int start_failed(int r, struct lg_complaint *c)
+{
+	char text[1024];
+
+	if (!c->text[0])
+		lg_complain(c, "cannot start: %s", strerror(-r));
+	lg_complaint_format(c, text, sizeof(text));
+	lg_error("%s", text);
+	return lg_role_exit(r);
+}
+
+/* This process leads: who may hold leases is read, and what this life is begins to be written. */
+static void life_begin(struct lg_server *s)
+{
+	struct lg_complaint c = { 0 };
+	int r;
+
+	s->has_begun = true;
+	s->started_ns = lg_clock_now_ns();
+	s->started_unix_ns = lg_clock_unix_ns();
+	r = lg_holders_start(s, &c);
+	if (r < 0)
+		lg_loop_stop(s->loop, start_failed(r, &c));
+}
+
+void lg_server_saved(struct lg_server *s)
+{
+	struct lg_complaint c = { 0 };
+	int r;
+
+	if (s->is_spoiled) {
+		lg_loop_stop(s->loop, lg_store_leads_until_ns(s->store) ? LG_EXIT_REFUSED : LIFE_OVER);
+		return;
+	}
+	r = lg_server_journal_start(s, &c);
+	if (r == 0)
+		r = rules_apply(s, s->first_rules, &c);
+	s->first_rules = lg_rules_free(s->first_rules);
+	if (r == 0)
+		r = tickers_start(s);
+	if (r == 0)
+		r = service_start(s, &c);
+	s->running = r == 0;
+	if (r == 0)
+		r = homes_start(s, &c);
+	if (r < 0) {
+		lg_loop_stop(s->loop, start_failed(r, &c));
+		return;
+	}
+	lg_info("region %s: leasing at %s, epoch %u", s->config.region, s->config.listen, s->epoch);
+	lg_info("ready");
+}
+
+bool lg_server_leads(struct lg_server *s)
+{
+	if (lg_clock_now_ns() < lg_store_leads_until_ns(s->store))
+		return true;
+	if (s->has_begun) {
+		lg_error("store: this server leads no longer: it lends nothing from now on, and waits until it leads again");
+		s->has_begun = s->running = false;
+		lg_loop_stop(s->loop, LIFE_OVER);
+	}
+	return false;
+}
+
+static void on_store(void *arg)
+{
+	struct lg_server *s = arg;
+
+	if (!s->has_begun && lg_server_leads(s))
+		life_begin(s);
+	else if (s->has_begun)
+		lg_server_leads(s);
+	else if (lg_store_is_ready(s->store, NULL))
+		lg_info("store: %s leads region %s; this server takes over when it is gone", lg_store_leader(s->store), s->config.region);
+}
+
+/* The first line of a file. */
+static int password_read(const char *path, char *buf, size_t len, struct lg_complaint *c)
+{
+	FILE *f = fopen(path, "re");
+	bool is_read = f && fgets(buf, (int)len, f);
+
+	if (f)
+		fclose(f);
+	if (!is_read) {
+		snprintf(c->file, sizeof(c->file), "%s", path);
+		lg_complain(c, "no password can be read from this file: %s", f ? "it is empty" : strerror(errno));
+		return -EINVAL;
+	}
+	buf[strcspn(buf, "\r\n")] = '\0';
+	return 0;
+}
+
+static int store_start(struct lg_server *s, struct lg_complaint *c)
+{
+	char path[640], who[128], host[64] = "";
+	struct lg_store_options options = { .driver = s->config.store, .path = path, .who = who };
+	char password[256] = "";
+	int r;
+
+	snprintf(path, sizeof(path), "%s/region.db", s->config.state_dir);
+	if (strcmp(s->config.store, "etcd") == 0)
+		snprintf(path, sizeof(path), "%s/%s/", s->config.etcd.prefix, s->config.region);
+	if (gethostname(host, sizeof(host) - 1) < 0)
+		snprintf(host, sizeof(host), "?");
+	snprintf(who, sizeof(who), "%s, process %d", host, (int)getpid());
+	for (; options.n_endpoints < s->config.etcd.n_endpoints; options.n_endpoints++)
+		options.endpoints[options.n_endpoints] = s->config.etcd.endpoints[options.n_endpoints];
+	options.tls = s->config.etcd.tls ? s->secure.tls : NULL;
+	options.user = s->config.etcd.user[0] ? s->config.etcd.user : NULL;
+	options.password = password;
+	r = options.user ? password_read(s->config.etcd.password_file, password, sizeof(password), c) : 0;
+	if (r == 0)
+		r = lg_store_open(s->loop, &options, on_store, s, &s->store, c);
+	explicit_bzero(password, sizeof(password));
+	if (r < 0)
+		return r;
+	if (strcmp(s->config.store, "memory") == 0)
+		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
+	return lg_store_lead(s->store);
 }
 
 /* A descriptor for each holder: as many as the process may have. */
@@ -476,14 +630,13 @@ static void descriptors_raise(void)
 		lg_warn("cannot raise the limit of open files: %s", strerror(errno));
 }
 
+/* Up to where a life begins once the store says so. */
 static int server_start(struct lg_server *s, const struct lg_role_args *args)
 {
-	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	struct lg_complaint c = { 0 };
-	char text[1024];
 	int r;
 
-	if (!lg_role_read(args, LG_CONFIG_REGION, &s->config, &rules))
+	if (!lg_role_read(args, LG_CONFIG_REGION, &s->config, &s->first_rules))
 		return LG_EXIT_REFUSED;
 	descriptors_raise();
 	r = self_find(s);
@@ -496,26 +649,12 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 	if (r == 0)
 		r = lg_loop_new(&s->loop);
 	if (r == 0)
+		r = signals_start(s);
+	if (r == 0)
 		r = outside_start(s, &c);
 	if (r == 0)
 		r = store_start(s, &c);
-	if (r == 0)
-		r = lg_server_journal_start(s, &c);
-	if (r == 0)
-		r = rules_apply(s, rules, &c);
-	if (r == 0)
-		r = sources_start(s);
-	if (r == 0)
-		r = homes_start(s, &c);
-	if (r < 0) {
-		if (!c.text[0])
-			lg_complain(&c, "cannot start: %s", strerror(-r));
-		lg_complaint_format(&c, text, sizeof(text));
-		lg_error("%s", text);
-		return lg_role_exit(r);
-	}
-	s->running = true;
-	return LG_EXIT_OK;
+	return r < 0 ? start_failed(r, &c) : LG_EXIT_OK;
 }
 
 static void server_stop(struct lg_server *s)
@@ -534,14 +673,16 @@ static void server_stop(struct lg_server *s)
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		rule_free(&s->rules[i]);
 	lg_server_journal_stop(s);
-	lg_holders_stop(s);
 	lg_store_free(s->store);
+	lg_holders_stop(s);
+	lg_rules_free(s->first_rules);
 	lg_loop_free(s->loop);
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
 }
 
-int lg_server_run(const struct lg_role_args *args)
+/* One life of a server, from its start until it ends or leads no longer. */
+static int life_run(const struct lg_role_args *args)
 {
 	struct lg_server *s;
 	int code;
@@ -552,19 +693,24 @@ int lg_server_run(const struct lg_role_args *args)
 		return LG_EXIT_REFUSED;
 	}
 	s->lock_fd = -1;
-	s->started_ns = lg_clock_now_ns();
-	s->started_unix_ns = lg_clock_unix_ns();
 	code = server_start(s, args);
-	if (code == LG_EXIT_OK) {
-		lg_info("region %s: leasing at %s, epoch %u", s->config.region, s->config.listen, s->epoch);
-		lg_info("ready");
+	if (code == LG_EXIT_OK)
 		code = lg_loop_run(s->loop);
-	}
 	if (code < 0) {
 		lg_error("the event loop failed: %s", strerror(-code));
 		code = LG_EXIT_REFUSED;
 	}
 	server_stop(s);
 	free(s);
+	return code;
+}
+
+int lg_server_run(const struct lg_role_args *args)
+{
+	int code;
+
+	do
+		code = life_run(args);
+	while (code == LIFE_OVER);
 	return code;
 }

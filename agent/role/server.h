@@ -42,9 +42,14 @@ struct lg_server_rule {
 
 /* A host or a region that has, or had, leases from here. */
 struct lg_server_holder {
+	struct lg_server *server;
 	char name[LG_NAME_LEN];
 	bool is_region;
 	bool listed;			/* on the durable list */
+	bool is_listing;		/* and is being put there */
+	bool is_leaving;		/* is being taken off it */
+	struct lg_lease_peer *waiting;	/* said hello, and is welcomed once it is listed; NULL: nobody */
+	struct lg_lease_hello hello;	/* of that one */
 	uint32_t index;			/* among its kind: the core's holder number */
 	uint64_t incarnation;
 	uint32_t n_lives;		/* incarnations heard of, counted for the core */
@@ -52,6 +57,12 @@ struct lg_server_holder {
 	uint64_t gone_ns;		/* since when */
 	uint64_t ready_ns;		/* since when grants wait to be sent to it; 0: none do */
 	STAILQ_ENTRY(lg_server_holder) ready;
+};
+
+/* The region list, as stored. */
+struct lg_server_stored_list {
+	uint64_t version;
+	uint64_t names;		/* the same for the same names in any order */
 };
 
 struct lg_server_holders {
@@ -113,6 +124,7 @@ struct lg_server {
 
 	struct lg_loop *loop;
 	struct lg_store *store;
+	struct lg_rules *first_rules;	/* until a life begins with them */
 	struct lg_secure secure;
 	struct lg_lease_server *service;
 	struct lg_http *http;
@@ -122,6 +134,8 @@ struct lg_server {
 	struct lg_source *ticker;
 
 	struct lg_server_holders hosts, regions;
+	uint32_t n_unsaved;				/* commits that must be durable before this life begins to lend */
+	bool is_spoiled;				/* one of them was not */
 	struct lg_server_holder *self_holder;		/* our own region part, as a holder of our own home */
 	struct lg_server_home homes[LG_REGIONS_MAX];
 	struct lg_table *region_keys, *home_keys;	/* owned values */
@@ -135,17 +149,23 @@ struct lg_server {
 
 	uint64_t started_ns, started_unix_ns;
 	bool running;
+	bool has_begun;			/* this process leads, and has begun to read who holds leases */
+	bool is_settling;
 	bool settled;
+	struct lg_server_stored_list list;		/* as it is being written */
 	uint64_t newest_list;				/* version of the region list that another region has told of */
 	uint64_t n_impostors;				/* said to be somebody else than their certificate says */
 	uint64_t n_refused[8], n_reloads_ok, n_reloads_failed;
 };
 
 /* server_holders.c */
+/* Reads who may hold leases, and begins to write what this life is; lg_server_saved() is called when all of it is durable. */
 int lg_holders_start(struct lg_server *s, struct lg_complaint *c);
 void lg_holders_stop(struct lg_server *s);
-/* Finds or adds, and puts on the durable list. */
+/* Finds or adds, and sees to it that it comes on the durable list; `listed` says whether it is there already. */
 int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret);
+/* A commit of a life that is about to begin: it counts in n_unsaved until it is durable. */
+int lg_holders_save(struct lg_server *s, const struct lg_store_write *write);
 /* Makes it durable, once so, that this life has learned what its predecessor had out: looked at each second. */
 void lg_holders_settle(struct lg_server *s);
 /* Those gone for long leave the durable list. */
@@ -154,8 +174,8 @@ void lg_holders_prune(struct lg_server *s);
 /* server_list.c */
 /* Before anything is lent: is the region list the one this region has worked with? first_life: no earlier life is known. */
 int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c);
-/* Makes the list durable, once all leases under an older one are known or over. */
-int lg_list_settle(struct lg_server *s);
+/* The write that makes the list durable, for when all leases under an older one are known or over. */
+void lg_list_settle(struct lg_server *s, struct lg_store_write *ret_write);
 /* A region says hello: 0, or 1 when its list is an older one. */
 int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello);
 /* Somebody has a newer list: as a home we cannot know which keys are ours. */
@@ -179,4 +199,10 @@ json_t *lg_server_admin(void *arg, const json_t *request);
 void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
 
 /* server.c */
+/* All that must be durable before this life lends is, or will never be. */
+void lg_server_saved(struct lg_server *s);
+/* A holder whose hello waited for it is on the durable list (or could not be put there: result). */
+void lg_server_listed(struct lg_server *s, struct lg_server_holder *h, int result);
+/* Is this server certain to lead? If it was and no longer is, its life ends. To be asked before anything is lent. */
+bool lg_server_leads(struct lg_server *s);
 int lg_server_reload(struct lg_server *s, struct lg_complaint *c);

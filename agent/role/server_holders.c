@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static int holder_add(struct lg_server_holders *kind, const char *name, bool is_region, struct lg_server_holder **ret)
+static int holder_add(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret)
 {
 	struct lg_server_holder *h, **more;
 	char key[LG_NAME_LEN] = { 0 };
@@ -30,7 +30,8 @@ static int holder_add(struct lg_server_holders *kind, const char *name, bool is_
 		return -ENOMEM;
 	snprintf(h->name, sizeof(h->name), "%s", name);
 	snprintf(key, sizeof(key), "%s", name);
-	h->is_region = is_region;
+	h->server = s;
+	h->is_region = kind == &s->regions;
 	h->index = (uint32_t)kind->n;
 	r = lg_table_put(kind->by_name, key, h);
 	if (r < 0) {
@@ -56,7 +57,7 @@ static int list_one(void *arg, const char *key, const void *value, size_t len, u
 	(void)value;
 	(void)len;
 	(void)revision;
-	r = holder_add(l->kind, key + strlen(l->kind->prefix), l->kind == &l->s->regions, &h);
+	r = holder_add(l->s, l->kind, key + strlen(l->kind->prefix), &h);
 	if (r < 0)
 		return r;
 	h->listed = true;
@@ -98,6 +99,31 @@ static int number_read(struct lg_server *s, const char *key, uint64_t *ret, uint
 	return 0;
 }
 
+/* One commit less to wait for before this life lends. */
+static void saved(struct lg_server *s, int result)
+{
+	if (result) {
+		s->is_spoiled = true;
+		lg_error("store: what a life begins with could not be written: %s",
+			 result > 0 ? "this server leads no longer" : strerror(-result));
+	}
+	if (--s->n_unsaved == 0)
+		lg_server_saved(s);
+}
+
+static void on_saved(void *arg, int result)
+{
+	saved(arg, result);
+}
+
+int lg_holders_save(struct lg_server *s, const struct lg_store_write *write)
+{
+	int r = lg_store_commit(s->store, write, 1, on_saved, s);
+
+	s->n_unsaved += r == 0;
+	return r;
+}
+
 /* The epoch of this life: durable before anybody hears it. */
 static int epoch_start(struct lg_server *s, uint64_t *ret_before)
 {
@@ -113,11 +139,8 @@ static int epoch_start(struct lg_server *s, uint64_t *ret_before)
 	if (stored > UINT32_MAX)
 		return -ERANGE;
 	write.if_revision = revision;
-	r = lg_store_commit(s->store, &write, 1);
-	if (r)
-		return r < 0 ? r : -EBUSY;
 	s->epoch = (uint32_t)stored;
-	return 0;
+	return lg_holders_save(s, &write);
 }
 
 /* Whether the life before this one had learned what was out when it ended. */
@@ -132,21 +155,30 @@ static int settled_start(struct lg_server *s, uint64_t before)
 	return r;
 }
 
+static void on_settled(void *arg, int result)
+{
+	struct lg_server *s = arg;
+
+	s->is_settling = false;
+	s->settled = result == 0;
+}
+
 void lg_holders_settle(struct lg_server *s)
 {
 	const struct lg_succession *old = s->regions.succession;
 	uint64_t epoch = s->epoch;
-	struct lg_store_write write = { .key = "settled", .value = &epoch, .len = sizeof(epoch), .if_revision = UINT64_MAX };
+	struct lg_store_write writes[2] = { { .key = "settled", .value = &epoch, .len = sizeof(epoch), .if_revision = UINT64_MAX } };
 	uint64_t longest_ns = 0;
 
-	if (s->settled)
+	if (s->settled || s->is_settling)
 		return;
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		if (s->rules[i].live && s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns > longest_ns)
 			longest_ns = s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns;
 	if (old && lg_succession_missing(old) && lg_clock_now_ns() < lg_succession_since_ns(old) + longest_ns)
 		return;
-	s->settled = lg_store_commit(s->store, &write, 1) == 0 && lg_list_settle(s) == 0;
+	lg_list_settle(s, &writes[1]);
+	s->is_settling = lg_store_commit(s->store, writes, 2, on_settled, s) == 0;
 }
 
 int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
@@ -185,18 +217,41 @@ void lg_holders_stop(struct lg_server *s)
 	kind_stop(&s->regions);
 }
 
-static int holder_list(struct lg_server *s, struct lg_server_holders *kind, struct lg_server_holder *h)
+static void on_listed(void *arg, int result)
+{
+	struct lg_server_holder *h = arg;
+
+	h->is_listing = false;
+	h->listed = result == 0;
+	if (h->server->running)
+		lg_server_listed(h->server, h, result);
+	else
+		saved(h->server, result);
+}
+
+/* Where that failed, too, it is put on again before it gets anything: what is durable is not known. */
+static void on_unlisted(void *arg, int result)
+{
+	struct lg_server_holder *h = arg;
+
+	(void)result;
+	h->is_leaving = false;
+	h->listed = false;
+}
+
+/* Puts a holder on the list, or takes it off. */
+static int place_write(struct lg_server_holders *kind, struct lg_server_holder *h, bool listed)
 {
 	char key[LG_STORE_KEY_MAX];
-	struct lg_store_write write = { .key = key, .value = h->name, .len = strlen(h->name), .if_revision = UINT64_MAX };
+	struct lg_store_write write = { .key = key, .value = listed ? h->name : NULL, .len = strlen(h->name), .if_revision = UINT64_MAX };
+	struct lg_server *s = h->server;
 	int r;
 
 	snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
-	r = lg_store_commit(s->store, &write, 1);
-	if (r)
-		return r < 0 ? r : -EBUSY;
-	h->listed = true;
-	return 0;
+	r = lg_store_commit(s->store, &write, 1, listed ? on_listed : on_unlisted, h);
+	if (r == 0 && listed && !s->running)
+		s->n_unsaved++;
+	return r;
 }
 
 int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret)
@@ -208,9 +263,16 @@ int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const ch
 	snprintf(key, sizeof(key), "%s", name);
 	h = lg_table_get(kind->by_name, key);
 	if (!h)
-		r = holder_add(kind, name, kind == &s->regions, &h);
-	if (r == 0 && !h->listed)
-		r = holder_list(s, kind, h);
+		r = holder_add(s, kind, name, &h);
+	if (r < 0)
+		return r;
+	/* One that comes while it is being taken off is put on again behind that. */
+	if (h->is_leaving)
+		h->listed = false;
+	if (!h->listed && !h->is_listing) {
+		r = place_write(kind, h, true);
+		h->is_listing = r == 0;
+	}
 	if (r == 0)
 		*ret = h;
 	return r;
@@ -233,17 +295,12 @@ static uint64_t horizon_ns(const struct lg_server *s)
 
 static void kind_prune(struct lg_server *s, struct lg_server_holders *kind, uint64_t before_ns)
 {
-	char key[LG_STORE_KEY_MAX];
-	struct lg_store_write write = { .key = key, .if_revision = UINT64_MAX };
-
 	for (size_t i = 0; i < kind->n; i++) {
 		struct lg_server_holder *h = kind->v[i];
 
-		if (!h->listed || h->peer || h->gone_ns > before_ns || h == s->self_holder)
+		if (!h->listed || h->is_leaving || h->peer || h->waiting || h->gone_ns > before_ns || h == s->self_holder)
 			continue;
-		snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
-		if (lg_store_commit(s->store, &write, 1) == 0)
-			h->listed = false;
+		h->is_leaving = place_write(kind, h, false) == 0;
 	}
 }
 

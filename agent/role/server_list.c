@@ -20,15 +20,9 @@
 
 #define LIST_KEY "regions"
 
-/* As stored. */
-struct list {
-	uint64_t version;
-	uint64_t names;		/* the same for the same names in any order */
-};
-
-static struct list list_of(const struct lg_config *config)
+static struct lg_server_stored_list list_of(const struct lg_config *config)
 {
-	struct list l = { .version = config->regions_version };
+	struct lg_server_stored_list l = { .version = config->regions_version };
 
 	for (size_t i = 0; i < config->n_regions; i++)
 		l.names += XXH3_64bits(config->regions[i].name, strlen(config->regions[i].name));
@@ -55,7 +49,7 @@ static int past_unknown(struct lg_server *s)
 
 int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
 {
-	struct list stored = { 0 }, ours = list_of(&s->config);
+	struct lg_server_stored_list stored = { 0 }, ours = list_of(&s->config);
 	uint64_t revision;
 	size_t len = 0;
 	int r;
@@ -83,13 +77,11 @@ int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
 	return r < 0 ? lg_complain(c, "cannot note the regions of the list: %s", strerror(-r)) : 0;
 }
 
-int lg_list_settle(struct lg_server *s)
+void lg_list_settle(struct lg_server *s, struct lg_store_write *ret_write)
 {
-	struct list ours = list_of(&s->config);
-	struct lg_store_write write = { .key = LIST_KEY, .value = &ours, .len = sizeof(ours), .if_revision = UINT64_MAX };
-	int r = lg_store_commit(s->store, &write, 1);
-
-	return r > 0 ? -EBUSY : r;
+	s->list = list_of(&s->config);
+	*ret_write = (struct lg_store_write){ .key = LIST_KEY, .value = &s->list, .len = sizeof(s->list),
+					      .if_revision = LG_STORE_REVISION_ANY };
 }
 
 int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello)

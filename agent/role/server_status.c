@@ -2,6 +2,7 @@
 /* What a region's server shows: the operator's socket (JSON), /metrics, /healthz, /readyz. */
 #include "role/server.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -155,13 +156,31 @@ static json_t *reload_json(struct lg_server *s)
 	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
 }
 
+/* What a server that does not lend waits for. */
+static void not_running(struct lg_server *s, char *buf, size_t len)
+{
+	const char *why;
+
+	if (!s->store || s->has_begun)
+		snprintf(buf, len, "the region is still starting");
+	else if (!lg_store_is_ready(s->store, &why))
+		snprintf(buf, len, "the store cannot be read yet: %s", why);
+	else if (lg_store_leader(s->store)[0])
+		snprintf(buf, len, "another server leads this region: %s", lg_store_leader(s->store));
+	else
+		snprintf(buf, len, "no server leads this region at the moment");
+}
+
 json_t *lg_server_admin(void *arg, const json_t *request)
 {
 	const char *cmd = json_string_value(json_object_get(request, "cmd"));
 	struct lg_server *s = arg;
+	char text[640];
 
-	if (cmd && !s->running)
-		return json_pack("{s:b, s:b, s:s}", "ok", 0, "starting", 1, "error", "the region is still starting");
+	if (cmd && !s->running) {
+		not_running(s, text, sizeof(text));
+		return json_pack("{s:b, s:b, s:s}", "ok", 0, "starting", 1, "error", text);
+	}
 	if (cmd && strcmp(cmd, "status") == 0)
 		return status_json(s);
 	if (cmd && strcmp(cmd, "leases") == 0)
@@ -306,12 +325,14 @@ void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_
 {
 	struct lg_server *s = arg;
 	struct lg_metrics m = { 0 };
+	char text[640] = "another region has a newer list of regions";
 
+	if (!s->running)
+		not_running(s, text, sizeof(text));
 	if (strcmp(request->path, "/metrics") == 0 && s->running) {
 		metrics_fill(s, &m);
 		lg_status_reply_metrics(&m, reply);
 		return;
 	}
-	lg_status_reply_health(request->path, s->running && !lg_list_is_outdated(s),
-			       s->running ? "another region has a newer list of regions" : "starting", reply);
+	lg_status_reply_health(request->path, s->running && !lg_list_is_outdated(s), text, reply);
 }

@@ -288,6 +288,34 @@ static int nat64_read(struct reader *r)
 	return 0;
 }
 
+static int etcd_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	struct lg_complaint why = { 0 };
+	bool is_etcd = strcmp(config->store, "etcd") == 0;
+
+	if (is_written(r->at, LG_CF_ETCD) != is_etcd)
+		return is_etcd ? complain(r, r->at, LG_CF_STORE, "etcd needs the key `etcd`: name the cluster's endpoints") :
+				 complain(r, r->at, LG_CF_ETCD, "is for `store: etcd`, and store is %s", config->store);
+	if (!is_etcd)
+		return 0;
+	for (const struct lg_node *node = r->at[LG_CF_ETCD_ENDPOINTS].node->child; node; node = node->next) {
+		if (node->kind != LG_NODE_SCALAR)
+			return lg_node_complain(node, r->c, "etcd.endpoints: expected an address such as 192.0.2.1:2379");
+		if (lg_address_check(node->text, &why) < 0)
+			return lg_node_complain(node, r->c, "etcd.endpoints: %.400s", why.text);
+		snprintf(config->etcd.endpoints[config->etcd.n_endpoints++], LG_ADDRESS_LEN, "%s", node->text);
+	}
+	text_copy(r->at, LG_CF_ETCD_PREFIX, lg_config_fields[LG_CF_ETCD_PREFIX].def, config->etcd.prefix, sizeof(config->etcd.prefix));
+	text_copy(r->at, LG_CF_ETCD_USER, "", config->etcd.user, sizeof(config->etcd.user));
+	config->etcd.tls = r->at[LG_CF_ETCD_TLS].num;
+	if (config->etcd.tls && !is_written(r->at, LG_CF_TLS))
+		return complain(r, r->at, LG_CF_ETCD_TLS, "on needs the key `tls`: the certificate to show");
+	if (config->etcd.user[0] && !is_written(r->at, LG_CF_ETCD_PASSWORD))
+		return complain(r, r->at, LG_CF_ETCD_USER, "needs `password_file`");
+	return path_read(r, LG_CF_ETCD_PASSWORD, "", config->etcd.password_file, sizeof(config->etcd.password_file));
+}
+
 static int tree_read(struct reader *r)
 {
 	struct lg_config *config = r->config;
@@ -312,6 +340,8 @@ static int tree_read(struct reader *r)
 	err = name_read(r);
 	if (err == 0)
 		err = regions_read(r);
+	if (err == 0 && !node)
+		err = etcd_read(r);
 	if (err == 0)
 		err = dial_via_read(r);
 	if (err == 0)

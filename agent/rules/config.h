@@ -53,7 +53,15 @@ struct lg_config {
 	char rules[256];		/* path of the rules file, relative to the configuration file */
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */
 	char run_dir[256];		/* default /run/leasegate/<instance> */
-	char store[16];			/* region: "sqlite" (default) or "memory" */
+	char store[16];			/* region: "sqlite" (default), "memory" or "etcd" */
+	struct {
+		size_t n_endpoints;
+		char endpoints[LG_ETCD_ENDPOINTS_MAX][LG_ADDRESS_LEN];
+		char prefix[256];
+		char user[LG_NAME_LEN];		/* "": without */
+		char password_file[256];
+		bool tls;
+	} etcd;
 	uint64_t journal_bytes;		/* region: most that the journal takes; 0: there is none */
 	bool journal_sync;		/* region: within a second on the disk */
 	uint32_t max_keys;		/* node: entries of the table of keys, default LG_KEYS_DEFAULT */

@@ -148,6 +148,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_ETHERTYPE: return "one of ip, ipv6, arp, lldp, llc, or a number such as 0x88cc";
 	case LG_FIELD_TCP_FLAGS: return "flags such as syn,!ack";
 	case LG_FIELD_PREFIXES: return "a list of prefixes";
+	case LG_FIELD_ADDRESSES: return "a list of addresses such as [192.0.2.1:2379]";
 	case LG_FIELD_IFNAMES: return "the name of an interface, or a list of names";
 	case LG_FIELD_TAGS: return "a VLAN id such as 7, a range such as 100-199, none, or a list of them";
 	case LG_FIELD_ICMP_TYPES: return "a type such as echo-request, 8 or 3/4 (with its code), or a list of them";
@@ -166,7 +167,7 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH;
 	bool either = type == LG_FIELD_WORDS || type == LG_FIELD_PORTS || type == LG_FIELD_TAGS || type == LG_FIELD_IFNAMES ||
 		      type == LG_FIELD_ICMP_TYPES;
-	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || either;
+	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || either;
 	bool scalar = type == LG_FIELD_LENGTH || either || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
@@ -385,6 +386,7 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_LIST:
 	case LG_FIELD_NAMES:
 	case LG_FIELD_PREFIXES:
+	case LG_FIELD_ADDRESSES:
 	case LG_FIELD_IFNAMES:
 	case LG_FIELD_TAGS:
 	case LG_FIELD_ICMP_TYPES:
@@ -500,6 +502,7 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 			 const struct lg_node *node, struct lg_field_at *at, struct lg_complaint *c)
 {
 	const struct lg_field *field = &fields[i];
+	enum lg_field_type type = field->type;
 	int r;
 
 	if (!(field->roles & role))
@@ -516,7 +519,8 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 		return words_read(field, node, &at[i].num, c);
 	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH)
 		return map_collect(fields, n, field->path, role, node, at, c);
-	if ((field->type == LG_FIELD_LIST || field->type == LG_FIELD_PREFIXES) && (node->n < field->min || node->n > field->max))
+	if ((type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES) &&
+	    (node->n < field->min || node->n > field->max))
 		return lg_field_complain(field, node, c, "has %zu items, but %" PRIu64 " to %" PRIu64 " are possible",
 					 node->n, field->min, field->max);
 	return 0;

@@ -31,6 +31,7 @@ enum lg_field_type {
 	LG_FIELD_TCP_FLAGS,	/* num: those that must be set, and << 8 those looked at */
 	/* what these mean depends on other keys, so collecting checks only their kind; one with an s may be a single value or a list */
 	LG_FIELD_PREFIXES,	/* min to max of them, a list */
+	LG_FIELD_ADDRESSES,	/* likewise, host:port */
 	LG_FIELD_IFNAMES,
 	LG_FIELD_TAGS,
 	LG_FIELD_ICMP_TYPES,

@@ -4,20 +4,37 @@
 
 #include "store/store.h"
 
-typedef int lg_store_fn(void *arg, const char *key, const void *value, size_t len, uint64_t revision);
-
 struct lg_store_driver {
 	const char *name;
-	int (*open)(const char *path, void **ret_state, struct lg_complaint *c);
+	/* changed(arg) may be called at any time afterwards, from the loop. */
+	int (*open)(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+		    struct lg_complaint *c);
 	void (*close)(void *state);
 	/* as the functions of store.h */
+	bool (*is_ready)(const void *state, const char **ret_why);
 	int (*get)(void *state, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);
-	int (*commit)(void *state, const struct lg_store_write *writes, size_t n);
 	int (*each)(void *state, const char *prefix, lg_store_fn *fn, void *arg);
+	/* Carries it out, or returns -EINPROGRESS and calls `done` later, from the loop. */
+	int (*commit)(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
+	int (*lead)(void *state);
+	uint64_t (*leads_until_ns)(const void *state);
+	const char *(*leader)(void *state);
 };
 
 extern const struct lg_store_driver lg_store_memory;
 extern const struct lg_store_driver lg_store_sqlite;
+extern const struct lg_store_driver lg_store_etcd;
 
 /* The driver at an index, or NULL behind the last one. */
 const struct lg_store_driver *lg_store_driver_at(size_t i);
+
+/* ---- for drivers whose bytes are this process's own ---- */
+
+struct lg_store_own {
+	bool leads;
+};
+bool lg_store_own_is_ready(const void *state, const char **ret_why);
+/* `state` begins with struct lg_store_own. */
+int lg_store_own_lead(void *state);
+uint64_t lg_store_own_leads_until_ns(const void *state);
+const char *lg_store_own_leader(void *state);

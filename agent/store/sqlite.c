@@ -31,6 +31,7 @@ static const char *const statements[_STATEMENT_N] = {
 };
 
 struct sqlite {
+	struct lg_store_own own; /* first */
 	sqlite3 *db;
 	sqlite3_stmt *stmt[_STATEMENT_N];
 };
@@ -220,11 +221,16 @@ static int file_open(struct sqlite *s, const char *path, struct lg_complaint *c)
 	return 0;
 }
 
-static int sqlite_open(const char *path, void **ret_state, struct lg_complaint *c)
+static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+		       struct lg_complaint *c)
 {
 	_cleanup_(sqlite_state_free) struct sqlite *s = calloc(1, sizeof(*s));
+	const char *path = o->path;
 	int r, is_new = 0;
 
+	(void)loop;
+	(void)changed;
+	(void)arg;
 	snprintf(c->file, sizeof(c->file), "%s", path);
 	if (!s) {
 		lg_complain(c, "not enough memory for a store");
@@ -347,11 +353,13 @@ static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, s
 	return r;
 }
 
-static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n)
+static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
 {
 	struct sqlite *s = state;
 	int r;
 
+	(void)done;
+	(void)arg;
 	r = run(s, BEGIN);
 	if (r < 0)
 		return r;
@@ -399,7 +407,11 @@ const struct lg_store_driver lg_store_sqlite = {
 	.name = "sqlite",
 	.open = sqlite_open,
 	.close = sqlite_close,
+	.is_ready = lg_store_own_is_ready,
 	.get = sqlite_get,
-	.commit = sqlite_commit,
 	.each = sqlite_each,
+	.commit = sqlite_commit,
+	.lead = lg_store_own_lead,
+	.leads_until_ns = lg_store_own_leads_until_ns,
+	.leader = lg_store_own_leader,
 };

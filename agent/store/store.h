@@ -1,22 +1,67 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * Durable bytes under keys, with a revision for compare-and-swap. Knows nothing of leases. One interface, drivers listed in
+ * Durable bytes under keys, with a revision for compare-and-swap, and one leader. Knows nothing of leases. One interface, drivers listed in
  * table.c; tests/unit/store/contract_test.c runs on each.
+ *
+ * Nothing here waits. What a store holds is read at once, from memory where the bytes lie elsewhere; writes are told of when they are
+ * durable. One thread: callbacks come from the loop, never from inside a function of this file.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/complaint.h"
 #include "base/mem.h"
+#include "leasegate/bounds.h"
 
 #define LG_STORE_KEY_MAX 512
 #define LG_STORE_VALUE_MAX 65536
-#define LG_STORE_WRITES_MAX 4096	/* of one commit: a change for each holder of a ledger */
+#define LG_STORE_WRITES_MAX 128		/* of one commit: what etcd takes in one transaction */
+#define LG_STORE_COMMIT_BYTES_MAX 900000	/* keys and values of one commit: what etcd takes in one request, with room to spare */
 #define LG_STORE_REVISION_ANY (~0ull)
 
+struct lg_loop;
 struct lg_store;
+struct lg_tls;
+
+struct lg_store_options {
+	const char *driver;	/* "sqlite", "memory", "etcd" */
+	const char *path;	/* sqlite: the file. etcd: what all keys begin with, such as "/leasegate/eu-west/" */
+	const char *who;	/* etcd: who we are, for people */
+	/* etcd */
+	const char *endpoints[LG_ETCD_ENDPOINTS_MAX];
+	size_t n_endpoints;
+	const char *user, *password;	/* NULL: without */
+	struct lg_tls *tls;		/* NULL: clear text */
+	uint32_t leader_ttl_s;		/* a leader that is gone is replaced after this; 0: the default */
+};
+
+/* changed: whether the store can be read and whether this process leads may have changed. */
+typedef void lg_store_changed(void *arg);
+
+/* Negative errno with *c filled if it cannot work; a cluster that cannot be reached yet is no error: it is not ready. */
+int lg_store_open(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg,
+		  struct lg_store **ret_store, struct lg_complaint *c);
+/* Writes under way may still become durable; nobody is told. Not from inside a callback. */
+struct lg_store *lg_store_free(struct lg_store *store);
+LG_CLEANUP(struct lg_store, lg_store_free)
+
+/* Can it be read? If not, *ret_why, which may be NULL, tells why not yet; it lives until the next call. */
+bool lg_store_is_ready(const struct lg_store *store, const char **ret_why);
+
+/* Keys are 1 to LG_STORE_KEY_MAX bytes and values at most LG_STORE_VALUE_MAX; anything else is -EINVAL from each function. Before the store
+ * is ready they return -EAGAIN. */
+
+/* 0 with bytes copied into buf (at most `size`; -ENOSPC if larger), 1 if there is no such key, negative errno. */
+int lg_store_get(struct lg_store *store, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);
+/*
+ * Calls fn for each key that begins with prefix (which may be ""), in order of their bytes. Stops when fn returns other than 0 and
+ * returns that. fn may read the store; what it is given is valid until it returns.
+ */
+typedef int lg_store_fn(void *arg, const char *key, const void *value, size_t len, uint64_t revision);
+int lg_store_each(struct lg_store *store, const char *prefix, lg_store_fn *fn, void *arg);
 
 /* One write of a transaction: put when value is not NULL, else delete. */
 struct lg_store_write {
@@ -26,24 +71,29 @@ struct lg_store_write {
 	uint64_t if_revision;	/* revision the key must have now; 0: must not exist; LG_STORE_REVISION_ANY: whatever */
 };
 
-/* Opens `driver` ("sqlite", "memory") at `path` (a file for sqlite, ignored by memory). Negative errno with *c filled. */
-int lg_store_open(const char *driver, const char *path, struct lg_store **ret_store, struct lg_complaint *c);
-struct lg_store *lg_store_free(struct lg_store *store);
-LG_CLEANUP(struct lg_store, lg_store_free)
-
-/* Keys are 1 to LG_STORE_KEY_MAX bytes and values at most LG_STORE_VALUE_MAX; anything else is -EINVAL from each function. */
-
-/* 0 with bytes copied into buf (at most `size`; -ENOSPC if larger), 1 if there is no such key, negative errno. */
-int lg_store_get(struct lg_store *store, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);
 /*
- * All writes or none, durable when it returns. 0 done, 1 some if_revision did not hold (nothing written), negative errno: it is
- * not known to be durable, so read back before relying on either. At most LG_STORE_WRITES_MAX writes, no key twice (-EINVAL).
- * A revision is never used again, for any key. Inside lg_store_each() -EBUSY.
+ * result: 0 all are durable, and can be read; 1 some if_revision did not hold, or this process has not led when it was carried out: nothing
+ * was written; -EHOSTUNREACH nothing was written, as nobody takes it; another negative errno: it is not known whether they are durable,
+ * so read back before relying on either.
  */
-int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n);
+typedef void lg_store_done(void *arg, int result);
 /*
- * Calls fn for each key that begins with prefix (which may be ""), in order of their bytes. Stops when fn returns other than 0 and
- * returns that. fn may read the store; what it is given is valid until it returns.
+ * All writes or none, in the order of calls. At most LG_STORE_WRITES_MAX of them and LG_STORE_COMMIT_BYTES_MAX, no key twice (-EINVAL).
+ * A revision is never used again, for any key. Inside lg_store_each() -EBUSY. They are copied.
  */
-int lg_store_each(struct lg_store *store, const char *prefix,
-		  int (*fn)(void *arg, const char *key, const void *value, size_t len, uint64_t revision), void *arg);
+int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
+
+/* ---- one leader ---- */
+
+/*
+ * From now on this process wants to lead. Of all that share the store one does; what it writes is written only while it leads. A store that is
+ * a process's own is led at once and for ever.
+ */
+int lg_store_lead(struct lg_store *store);
+/*
+ * Until when it is certain to lead, on our own clock; 0: it does not. To be asked before each act of a leader: whoever was stopped or cut off
+ * for a while finds that it is over, before another one can have begun.
+ */
+uint64_t lg_store_leads_until_ns(const struct lg_store *store);
+/* Who leads, for people; "" unknown. It lives until the next call. */
+const char *lg_store_leader(struct lg_store *store);

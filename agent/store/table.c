@@ -4,6 +4,7 @@
 static const struct lg_store_driver *const drivers[] = {
 	&lg_store_sqlite,
 	&lg_store_memory,
+	&lg_store_etcd,
 };
 
 const struct lg_store_driver *lg_store_driver_at(size_t i)

@@ -31,3 +31,8 @@ class Certs:
     def node(self, region, name):
         self._make("node", region, name)
         return self.files(f"{region}.{name}")
+
+    def host(self, name, *addresses):
+        if not (self.folder / f"{name}.pem").exists():
+            self._make("host", name, *addresses)
+        return self.files(name)

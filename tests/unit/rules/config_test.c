@@ -62,7 +62,8 @@ static const char full_region[] = "instance: edge-2\n"
 				  "rules: /etc/rules.yaml\n"
 				  "state_dir: state\n"
 				  "run_dir: /run/lg\n"
-				  "store: memory\n"
+				  "store: etcd\n"
+				  "etcd: {endpoints: [10.0.0.1:2379, \"[::1]:2379\"], prefix: /lg, user: me, password_file: pw, tls: on}\n"
 				  "journal: {size: 2GiB, fsync: second}\n"
 				  "test: {dial_via: {us: \"[::1]:7600\"}}\n";
 
@@ -180,7 +181,14 @@ static void every_key_of_a_region_server_arrives(void **state)
 	assert_string_equal(c.rules, "/etc/rules.yaml");
 	assert_string_equal(c.state_dir, "/etc/leasegate/state");
 	assert_string_equal(c.run_dir, "/run/lg");
-	assert_string_equal(c.store, "memory");
+	assert_string_equal(c.store, "etcd");
+	assert_int_equal(c.etcd.n_endpoints, 2);
+	assert_string_equal(c.etcd.endpoints[0], "10.0.0.1:2379");
+	assert_string_equal(c.etcd.endpoints[1], "[::1]:2379");
+	assert_string_equal(c.etcd.prefix, "/lg");
+	assert_string_equal(c.etcd.user, "me");
+	assert_string_equal(c.etcd.password_file, "/etc/leasegate/pw");
+	assert_true(c.etcd.tls);
 	assert_int_equal(c.journal_bytes, 2ull << 30);
 	assert_true(c.journal_sync);
 	assert_string_equal(lg_config_dial(&c, "us"), "[::1]:7600");
@@ -372,8 +380,20 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "64:ff9b::1/128 for the one address" },
 		{ NODE "unparsable: deny\n", LG_CONFIG_NODE,
 		  "c.yaml:3:13: unparsable: \"deny\" is none of pass, drop" },
+		{ "rules: r\nregion: eu\n" LIST "store: paper\n", LG_CONFIG_REGION,
+		  "c.yaml:4:8: store: \"paper\" is none of sqlite, memory, etcd" },
 		{ "rules: r\nregion: eu\n" LIST "store: etcd\n", LG_CONFIG_REGION,
-		  "c.yaml:4:8: store: \"etcd\" is none of sqlite, memory" },
+		  "c.yaml:4:8: store: etcd needs the key `etcd`: name the cluster's endpoints" },
+		{ "rules: r\nregion: eu\netcd: {endpoints: [a:1]}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:3:7: etcd: is for `store: etcd`, and store is sqlite" },
+		{ "rules: r\nregion: eu\nstore: etcd\netcd: {endpoints: []}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:4:19: etcd.endpoints: has 0 items, but 1 to 16 are possible" },
+		{ "rules: r\nregion: eu\nstore: etcd\netcd: {endpoints: [a]}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:4:20: etcd.endpoints: \"a\" is not host:port with a port of 1 to 65535" },
+		{ "rules: r\nregion: eu\nstore: etcd\netcd: {endpoints: [a:1], tls: on}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:4:31: etcd.tls: on needs the key `tls`: the certificate to show" },
+		{ "rules: r\nregion: eu\nstore: etcd\netcd: {endpoints: [a:1], user: u}\n" LIST, LG_CONFIG_REGION,
+		  "c.yaml:4:32: etcd.user: needs `password_file`" },
 		{ "rules: r\nregion: eu\njournal: {size: 1048575B}\n" LIST, LG_CONFIG_REGION,
 		  "c.yaml:3:17: journal.size: \"1048575B\" is below the minimum, 1MiB" },
 		{ "rules: r\nregion: eu\njournal: {size: 64}\n" LIST, LG_CONFIG_REGION,

@@ -47,6 +47,7 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 	switch (field->type) {
 	case LG_FIELD_LIST:
 	case LG_FIELD_PREFIXES:
+	case LG_FIELD_ADDRESSES:
 	case LG_FIELD_NAMES: snprintf(buf, len, ", %" PRIu64 " to %" PRIu64 " items", field->min, field->max); return;
 	case LG_FIELD_NAME: snprintf(buf, len, ", 1 to %" PRIu64 " of `A-Z a-z 0-9 . _ -`", field->max); return;
 	case LG_FIELD_INSTANCE: snprintf(buf, len, ", 1 to %" PRIu64 " of `a-z 0-9 _ -`", field->max); return;

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What store.h promises, on every driver of the table. Each test begins with an empty store. */
+/* What store.h promises, on every driver of the table; of etcd on a real cluster. Each test begins with an empty store. */
 #include "store/store.h"
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "store/driver.h"
+#include "tests/lib/etcd.h"
+#include "tests/unit/store/store_test.h"
 
 #define ANY LG_STORE_REVISION_ANY
 
@@ -19,22 +14,31 @@ struct fixture {
 	const char *driver;
 	char dir[32];
 	char path[64];
+	struct net_loop n;
 	struct lg_store *store;
 };
 
-static void store_open(struct fixture *f)
-{
-	struct lg_complaint c = { 0 };
+static struct etcd_cluster *cluster;
 
-	if (lg_store_open(f->driver, f->path, &f->store, &c) < 0)
-		fail_msg("%s: %s", c.file, c.text);
+static struct lg_store *open_as(struct fixture *f, const char *who)
+{
+	struct lg_store_options options = { .driver = f->driver, .path = f->path, .who = who };
+
+	if (strcmp(f->driver, "etcd") == 0)
+		options.endpoints[options.n_endpoints++] = etcd_endpoint(cluster, 0);
+	return store_open(&f->n, &options);
+}
+
+static int commit(struct fixture *f, const struct lg_store_write *writes, size_t n)
+{
+	return store_commit(&f->n, f->store, writes, n);
 }
 
 static int put(struct fixture *f, const char *key, const char *value, uint64_t if_revision)
 {
 	struct lg_store_write write = { key, value, value ? strlen(value) : 0, if_revision };
 
-	return lg_store_commit(f->store, &write, 1);
+	return commit(f, &write, 1);
 }
 
 /* The value of a key as text, "-" if there is none. */
@@ -77,7 +81,7 @@ static void values_are_bytes_of_any_kind_and_length(void **state)
 	for (size_t i = 0; i < N_ELEMS(lens); i++) {
 		struct lg_store_write write = { "k", value, lens[i], ANY };
 
-		assert_int_equal(lg_store_commit(f->store, &write, 1), 0);
+		assert_int_equal(commit(f, &write, 1), 0);
 		memset(got, 0x5a, sizeof(got));
 		len = 99;
 		assert_int_equal(lg_store_get(f->store, "k", got, lens[i], &len, &revision), 0);
@@ -140,13 +144,13 @@ static void a_commit_is_all_or_nothing(void **state)
 		{ "c", "9", 1, 0 },
 		{ "b", NULL, 0, revision + 1 },
 	};
-	assert_int_equal(lg_store_commit(f->store, refused, 3), 1);
+	assert_int_equal(commit(f, refused, 3), 1);
 	assert_string_equal(get(f, "a", &revision_b), "1");
 	assert_string_equal(get(f, "b", &revision_b), "2");
 	assert_string_equal(get(f, "c", &revision_b), "-");
 
 	refused[2].if_revision = revision;
-	assert_int_equal(lg_store_commit(f->store, refused, 3), 0);
+	assert_int_equal(commit(f, refused, 3), 0);
 	assert_string_equal(get(f, "a", &revision), "9");
 	assert_string_equal(get(f, "b", &revision_b), "-");
 	assert_string_equal(get(f, "c", &revision_b), "9");
@@ -171,11 +175,11 @@ static void requests_that_are_malformed_write_nothing(void **state)
 	assert_int_equal(lg_store_get(f->store, "", buf, sizeof(buf), &len, &revision), -EINVAL);
 	assert_int_equal(lg_store_get(f->store, long_key, buf, sizeof(buf), &len, &revision), -EINVAL);
 	assert_int_equal(lg_store_each(f->store, long_key, NULL, NULL), -EINVAL);
-	assert_int_equal(lg_store_commit(f->store, &large, 1), -EINVAL);
-	assert_int_equal(lg_store_commit(f->store, twice, 3), -EINVAL);
+	assert_int_equal(commit(f, &large, 1), -EINVAL);
+	assert_int_equal(commit(f, twice, 3), -EINVAL);
 	assert_string_equal(get(f, "b", &revision), "-");
-	assert_int_equal(lg_store_commit(f->store, many, LG_STORE_WRITES_MAX + 1), -EINVAL);
-	assert_int_equal(lg_store_commit(f->store, NULL, 0), 0);
+	assert_int_equal(commit(f, many, LG_STORE_WRITES_MAX + 1), -EINVAL);
+	assert_int_equal(commit(f, NULL, 0), 0);
 
 	long_key[LG_STORE_KEY_MAX] = '\0';
 	assert_int_equal(put(f, long_key, "x", ANY), 0);
@@ -196,11 +200,11 @@ static void the_largest_commit_is_one(void **state)
 		snprintf(keys[i], sizeof(keys[i]), "k%05u", i);
 		writes[i] = (struct lg_store_write){ keys[i], keys[i], 6, 0 };
 	}
-	assert_int_equal(lg_store_commit(f->store, writes, LG_STORE_WRITES_MAX), 0);
+	assert_int_equal(commit(f, writes, LG_STORE_WRITES_MAX), 0);
 	assert_string_equal(get(f, "k00000", &first), "k00000");
-	assert_string_equal(get(f, "k04095", &last), "k04095");
+	assert_string_equal(get(f, "k00127", &last), "k00127");
 	assert_int_equal(first, last);
-	assert_int_equal(lg_store_commit(f->store, writes, LG_STORE_WRITES_MAX), 1);
+	assert_int_equal(commit(f, writes, LG_STORE_WRITES_MAX), 1);
 	free(writes);
 	free(keys);
 }
@@ -311,7 +315,7 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 			holds = holds && (how == 0 || writes[n].if_revision == revisions[k]);
 			at[n++] = k;
 		}
-		assert_int_equal(lg_store_commit(f->store, writes, n), holds ? 0 : 1);
+		assert_int_equal(commit(f, writes, n), holds ? 0 : 1);
 		for (size_t i = 0; holds && i < n; i++) {
 			uint64_t revision = 0;
 
@@ -333,15 +337,89 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 
 static void an_unknown_driver_is_refused_with_those_there_are(void **state)
 {
+	const struct lg_store_options options = { .driver = "paper", .path = "/tmp/x" };
 	struct lg_complaint c = { .file = "x", .line = 3 };
 	struct lg_store *store = NULL;
+	struct fixture *f = *state;
 
-	(void)state;
-	assert_int_equal(lg_store_open("etcd", "/tmp/x", &store, &c), -EINVAL);
-	assert_string_equal(c.text, "no store is called \"etcd\": there are sqlite, memory");
+	assert_int_equal(lg_store_open(f->n.loop, &options, NULL, NULL, &store, &c), -EINVAL);
+	assert_string_equal(c.text, "no store is called \"paper\": there are sqlite, memory, etcd");
 	assert_string_equal(c.file, "");
 	assert_null(store);
 	assert_null(lg_store_free(NULL));
+}
+
+static void writes_of_one_turn_are_carried_out_in_order(void **state)
+{
+	struct fixture *f = *state;
+	struct outcome outcomes[200] = { 0 };
+	char value[8];
+	uint64_t revision;
+
+	for (size_t i = 0; i < N_ELEMS(outcomes); i++) {
+		struct lg_store_write write = { "a", value, 4, ANY };
+
+		snprintf(value, sizeof(value), "%04zu", i);
+		assert_int_equal(lg_store_commit(f->store, &write, 1, outcome_note, &outcomes[i]), 0);
+		assert_int_equal(outcomes[i].n_done, 0); /* never from inside */
+	}
+	for (size_t i = 0; i < N_ELEMS(outcomes); i++) {
+		WAIT_FOR(f->n.loop, outcomes[i].n_done == 1);
+		assert_int_equal(outcomes[i].result, 0);
+	}
+	assert_string_equal(get(f, "a", &revision), "0199");
+}
+
+static void who_leads_is_told_and_what_he_writes_is_written(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t revision;
+
+	assert_int_equal(lg_store_leads_until_ns(f->store), 0);
+	assert_int_equal(lg_store_lead(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	assert_string_not_equal(lg_store_leader(f->store), "");
+	assert_int_equal(put(f, "a", "x", ANY), 0);
+	assert_string_equal(get(f, "a", &revision), "x");
+}
+
+static void of_two_that_share_a_store_one_leads_and_the_other_follows_when_he_is_gone(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store *second;
+	uint64_t gone_ns;
+
+	assert_int_equal(lg_store_lead(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	second = open_as(f, "two");
+	assert_int_equal(lg_store_lead(second), 0);
+	assert_int_equal(put(f, "a", "of one", ANY), 0);
+	assert_int_equal(store_put(&f->n, second, "a", "of two"), 1);
+	assert_string_equal(lg_store_leader(second), "one");
+	WAIT_FOR(f->n.loop, store_get_is(second, "a", "of one"));
+	assert_int_equal(lg_store_leads_until_ns(second), 0);
+	/* Gone in good order: at once. */
+	gone_ns = lg_clock_now_ns();
+	f->store = lg_store_free(f->store);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(second) > lg_clock_now_ns());
+	assert_true(lg_clock_now_ns() - gone_ns < 4 * LG_NS_PER_S);
+	assert_int_equal(store_put(&f->n, second, "a", "of two"), 0);
+	f->store = second;
+}
+
+static void a_cluster_that_is_away_for_a_while_is_no_end(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(lg_store_lead(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(put(f, "a", "before", ANY), 0);
+	etcd_kill(cluster, 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) == 0);
+	assert_true(store_get_is(f->store, "a", "before")); /* readers go on */
+	etcd_start(cluster, 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(put(f, "a", "after", ANY), 0);
 }
 
 static int setup(void **state)
@@ -352,8 +430,10 @@ static int setup(void **state)
 	f->driver = *state;
 	strcpy(f->dir, "/tmp/lg-store-test-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
+	/* In a cluster it is what all keys begin with: nobody else's. */
 	snprintf(f->path, sizeof(f->path), "%s/store.db", f->dir);
-	store_open(f);
+	f->n = net_loop_new();
+	f->store = open_as(f, "one");
 	*state = f;
 	return 0;
 }
@@ -365,6 +445,7 @@ static int teardown(void **state)
 	char path[80];
 
 	lg_store_free(f->store);
+	net_loop_free(&f->n);
 	for (size_t i = 0; i < N_ELEMS(ends); i++) {
 		snprintf(path, sizeof(path), "%s%s", f->path, ends[i]);
 		unlink(path);
@@ -381,8 +462,18 @@ static int teardown(void **state)
 
 int main(void)
 {
+	const struct CMUnitTest of_etcd[] = {
+		ROW(of_two_that_share_a_store_one_leads_and_the_other_follows_when_he_is_gone, "etcd"),
+		ROW(a_cluster_that_is_away_for_a_while_is_no_end, "etcd"),
+	};
 	int failed = 0;
 
+	net_alone();
+	cluster = etcd_cluster_new(1, NULL);
+	if (!cluster) {
+		fprintf(stderr, "there is no build/etcd/etcd: run scripts/fetch-etcd\n");
+		return 1;
+	}
 	for (size_t i = 0; lg_store_driver_at(i); i++) {
 		const char *name = lg_store_driver_at(i)->name;
 		const struct CMUnitTest tests[] = {
@@ -396,10 +487,14 @@ int main(void)
 			ROW(a_walk_visits_keys_of_a_prefix_in_byte_order, name),
 			ROW(inside_a_walk_the_store_can_be_read_and_not_written, name),
 			ROW(a_long_random_history_is_as_a_model_says, name),
+			ROW(writes_of_one_turn_are_carried_out_in_order, name),
+			ROW(who_leads_is_told_and_what_he_writes_is_written, name),
 			ROW(an_unknown_driver_is_refused_with_those_there_are, name),
 		};
 
 		failed += cmocka_run_group_tests_name(name, tests, NULL, NULL);
 	}
+	failed += cmocka_run_group_tests(of_etcd, NULL, NULL);
+	etcd_cluster_free(cluster);
 	return failed;
 }

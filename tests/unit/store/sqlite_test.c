@@ -2,20 +2,14 @@
 /* What a file on disk adds to the contract: it outlives the process, and a file that cannot serve is refused in words. */
 #include "store/store.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <sqlite3.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
+#include "tests/unit/store/store_test.h"
 
 #define ANY LG_STORE_REVISION_ANY
 
@@ -39,10 +33,24 @@ struct fixture {
 	char path[64];
 };
 
+/* A loop of this process: one that forked has its own. */
+static struct net_loop *loop(void)
+{
+	static struct net_loop n;
+	static pid_t owner;
+
+	if (owner != getpid())
+		n = net_loop_new();
+	owner = getpid();
+	return &n;
+}
+
 static int try_open(const char *path, struct lg_store **ret_store, struct lg_complaint *c)
 {
+	const struct lg_store_options options = { .driver = "sqlite", .path = path };
+
 	memset(c, 0, sizeof(*c));
-	return lg_store_open("sqlite", path, ret_store, c);
+	return lg_store_open(loop()->loop, &options, store_changed, NULL, ret_store, c);
 }
 
 static struct lg_store *open_ok(const char *path)
@@ -59,7 +67,7 @@ static int put(struct lg_store *store, const char *key, const void *value, size_
 {
 	struct lg_store_write write = { key, value, len, ANY };
 
-	return lg_store_commit(store, &write, 1);
+	return store_commit(loop(), store, &write, 1);
 }
 
 static void sql(const char *path, const char *text)
@@ -115,7 +123,7 @@ static void commit_for_ever(const char *path, int out)
 
 		snprintf(a, sizeof(a), "a%08u", i);
 		snprintf(b, sizeof(b), "b%08u", i);
-		if (lg_store_commit(store, writes, 2) != 0 || write(out, &i, sizeof(i)) != sizeof(i))
+		if (store_commit(loop(), store, writes, 2) != 0 || write(out, &i, sizeof(i)) != sizeof(i))
 			_exit(1);
 	}
 }
@@ -429,5 +437,8 @@ int main(void)
 		ROW(each_commit_is_written_ahead_and_synchronised),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	net_loop_free(loop());
+	return failed;
 }

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A real etcd cluster in a namespace: processes of build/etcd/etcd."""
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from . import ROOT
+from .wait import until
+
+ETCD = os.path.join(ROOT, "build", "etcd", "etcd")
+PORT = 23790
+
+
+class Etcd:
+    """Members on 127.0.0.1 of a namespace. With certs (lib/certs.py) clients must show a certificate of that authority."""
+
+    def __init__(self, ns, n=3, certs=None):
+        self.ns, self.n, self.certs = ns, n, certs
+        self.folder, self.members = None, [None] * n
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="leasegate-etcd-")
+        for i in range(self.n):
+            self.start(i)
+        until(lambda: self.ctl("endpoint", "health").returncode == 0, "the cluster is healthy", 30, every_s=0.2)
+        return self
+
+    def __exit__(self, *exc):
+        for i in range(self.n):
+            self.kill(i)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def endpoints(self):
+        return [f"127.0.0.1:{PORT + i}" for i in range(self.n)]
+
+    def start(self, i):
+        scheme = "https" if self.certs else "http"
+        tls = []
+        if self.certs:
+            self.certs.host(f"etcd{i}", "127.0.0.1")
+            files = self.certs.files(f"etcd{i}")
+            tls = ["--cert-file", files["certificate"], "--key-file", files["key"], "--trusted-ca-file", files["ca"], "--client-cert-auth"]
+        client, peer = f"{scheme}://127.0.0.1:{PORT + i}", f"http://127.0.0.1:{PORT + 100 + i}"
+        cluster = ",".join(f"m{j}=http://127.0.0.1:{PORT + 100 + j}" for j in range(self.n))
+        with open(os.path.join(self.folder, f"m{i}.log"), "ab") as log:
+            self.members[i] = subprocess.Popen(
+                self.ns.enter_argv() + [ETCD, "--name", f"m{i}", "--data-dir", os.path.join(self.folder, f"m{i}"),
+                                        "--listen-client-urls", client, "--advertise-client-urls", client,
+                                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                                        "--initial-cluster", cluster, "--log-level", "warn", *tls],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self, i):
+        """kill -9."""
+        if self.members[i]:
+            self.members[i].kill()
+            self.members[i].wait()
+        self.members[i] = None
+
+    def pause(self, i, paused=True):
+        self.members[i].send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
+
+    def ctl(self, *words):
+        tls = []
+        if self.certs:
+            self.certs.host("etcdctl", "127.0.0.1")
+            files = self.certs.files("etcdctl")
+            tls = ["--cert", files["certificate"], "--key", files["key"], "--cacert", files["ca"]]
+        return self.ns.run(ETCD + "ctl", "--endpoints", ",".join(self.endpoints), *tls, *words, env={**os.environ, "ETCDCTL_API": "3"})
