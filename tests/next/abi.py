@@ -11,7 +11,7 @@ import sys
 # struct, before which member, what comes there
 NEW = [
     ("lg_control", "incarnation", "__u64 next_word;"),
-    ("lg_bucket", "granted_tok", "__u64 next_word;"),
+    ("lg_bucket", "spent_tok", "__u64 next_word;"),
     ("lg_rule", "cost", "__u64 next_word;"),
     ("lg_shared", "map_full", "__u64 next_word;"),
     ("lg_count", "bytes", "__u64 next_word;"),
@@ -33,7 +33,7 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         text = f.read()
     text = re.sub(r"^(#define LG_ABI_VERSION )(\d+)$", lambda m: m[1] + str(int(m[2]) + 1), text, flags=re.M)
-    text = re.sub(r"^_Static_assert\(sizeof\(struct \w+\) == .*\n", "", text, flags=re.M)
+    text = re.sub(r"^_Static_assert\(sizeof\(struct \w+\) == [^;]*;\n", "", text, flags=re.M)
     for struct, member, line in NEW:
         text = change(text, struct, rf"^(\t__\w+ (?:\w+, )*{member}\b)", rf"\t{line}\n\1")
     for struct, member, was, now in WIDER:
