@@ -116,12 +116,13 @@ int bench_textbook_lru(struct xdp_md *ctx)
 SEC("xdp.frags")
 int bench_decide(struct xdp_md *ctx)
 {
+	struct lg_visit visit;
 	struct lg_frame f;
 
 	if (!bench_step(ctx))
 		return XDP_ABORTED;
 	f = lg_frame_of_xdp(ctx, true);
-	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
+	return lg_decide(&f, &visit) ? XDP_PASS : XDP_DROP;
 }
 
 /* The same with sources in 2001:db8::/96. */
@@ -129,11 +130,12 @@ SEC("xdp.frags")
 int bench_decide6(struct xdp_md *ctx)
 {
 	struct lg_bench_packet6 *p = (void *)(long)ctx->data;
+	struct lg_visit visit;
 	struct lg_frame f;
 
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	p->ip.saddr.in6_u.u6_addr32[3] = bpf_htonl(bench_next(&p->gen));
 	f = lg_frame_of_xdp(ctx, true);
-	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
+	return lg_decide(&f, &visit) ? XDP_PASS : XDP_DROP;
 }

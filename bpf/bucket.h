@@ -159,6 +159,7 @@ static __always_inline void lg_lease_wake(struct lg_bucket *bucket, const struct
 static __always_inline enum lg_reason lg_fallback_take(struct lg_bucket *bucket, const struct lg_rule *rule,
 						       const struct lg_ask *ask, __u64 expires_ns, _Bool take)
 {
+	const struct lg_rate *share = &rule->share;
 	__u64 start_ns, empty_vt, v;
 	enum lg_reason reason;
 
@@ -173,7 +174,8 @@ static __always_inline enum lg_reason lg_fallback_take(struct lg_bucket *bucket,
 	if (!lg_rate_fits(&rule->share, ask->cost_tok))
 		return LG_DROP_LIMIT;
 	v = lg_rate_now(&rule->share, ask->now_ns);
-	empty_vt = lg_rate_now(&rule->share, start_ns) + rule->share.burst_vt;
+	lg_opaque(share); /* else both are worked out at once, which takes more stack than there is */
+	empty_vt = lg_rate_now(share, start_ns) + share->burst_vt;
 	reason = lg_rate_take(&bucket->share_full_at_vt, v, lg_max_vt(empty_vt, v), &rule->share, ask, take);
 	return reason == LG_PASS_ADMITTED ? LG_PASS_FALLBACK : reason;
 }

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "many.h"
+#include "act.h"
 
 /* For a rule set that asks for it: which of the interfaces that it names the packet is on. */
 __noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
@@ -17,6 +17,15 @@ __noinline int lg_find_interface(struct lg_pkt *pkt, __u32 active)
 	ifindex = pkt->ifindex; /* 6.1 wants keys on the stack */
 	class = bpf_map_lookup_elem(&interfaces, &ifindex);
 	return class ? class->of_set[active & 1] : 0;
+}
+
+/* What few rules look at. */
+static __always_inline void lg_look_further(const struct lg_frame *f, struct lg_visit *visit, __u32 active, __u32 needs)
+{
+	if (needs & LG_NEEDS_INTERFACE)
+		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
+	if (f->hook != LG_HOOK_XDP && needs & LG_NEEDS_ECN)
+		visit->pkt.ecn = lg_ecn_of(f->ctx);
 }
 
 /*
@@ -58,8 +67,8 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 	/* What was read as a plain frame may have more of it in fragments, behind the end of its IP packet. */
 	if (f->hook == LG_HOOK_XDP && set->needs & LG_NEEDS_BYTES)
 		visit->pkt.bytes = bpf_xdp_get_buff_len(f->ctx);
-	if (set->needs & LG_NEEDS_INTERFACE)
-		visit->pkt.iface_class = lg_find_interface(&visit->pkt, active);
+	if (set->needs & (LG_NEEDS_INTERFACE | LG_NEEDS_ECN))
+		lg_look_further(f, visit, active, set->needs);
 	if (ctl->has_lists && class == LG_CLASS_IP) {
 		r = lg_list_find(&visit->pkt);
 		if (r != LG_LIST_NONE)
@@ -222,13 +231,14 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 	return lg_judge(f, class, visit, ctl);
 }
 
-/* True if the frame may pass. */
-static __always_inline bool lg_decide(const struct lg_frame *f)
+/* True if the frame may pass. Then, and if not, there may be something to be done in visit->act. */
+static __always_inline bool lg_decide(const struct lg_frame *f, struct lg_visit *visit)
 {
-	struct lg_visit visit;
 	enum lg_reason reason;
 
-	reason = lg_reason_for(f, &visit);
-	lg_count_verdict(f->hook, reason, &visit.pkt);
+	visit->hook = f->hook;
+	visit->act = lg_forget(LG_ACTION_DROP);
+	reason = lg_reason_for(f, visit);
+	lg_count_verdict(f->hook, reason, &visit->pkt);
 	return lg_is_pass(reason);
 }

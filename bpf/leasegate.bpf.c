@@ -16,15 +16,22 @@ SEC("xdp.frags")
 int lg_xdp(struct xdp_md *ctx)
 {
 	struct lg_frame f = lg_frame_of_xdp(ctx, true);
+	struct lg_visit visit;
 
-	return lg_decide(&f) ? XDP_PASS : XDP_DROP;
+	if (lg_decide(&f, &visit))
+		return XDP_PASS;
+	return visit.act ? lg_reply_xdp(ctx, &visit) : XDP_DROP;
 }
 
 static __always_inline int lg_tc(struct __sk_buff *skb, __u32 hook)
 {
 	struct lg_frame f = lg_frame_of_skb(skb, hook, true);
+	struct lg_visit visit;
+	bool is_pass = lg_decide(&f, &visit);
 
-	return lg_decide(&f) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	if (visit.act)
+		return is_pass ? lg_act_tc(skb, &visit) : lg_reply_tc(skb, &visit);
+	return is_pass ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 SEC("tc")

@@ -199,7 +199,7 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
 	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS) {
 		r = lg_line_step(visit, rule, LG_STEP_TAKE, lg_line_at(&spot));
-		return r == LG_PASS_ADMITTED ? (int)lg_conclude(rule, r, &visit->pkt) : LG_LINE_AGAIN;
+		return r == LG_PASS_ADMITTED ? (int)lg_conclude(visit, rule, r) : LG_LINE_AGAIN;
 	}
 	if (r == LG_PASS_ADMITTED) {
 		r = lg_line_charge(&line->slot[i], word, lg_rate_now(&rule->rate, ask.now_ns), false, rule, &ask, LG_TAKE_TRIES);
@@ -211,5 +211,5 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 				lg_strike(visit, rule, LG_DROP_LIMIT);
 		}
 	}
-	return r < 0 ? r : (int)lg_conclude(rule, r, &visit->pkt);
+	return r < 0 ? r : (int)lg_conclude(visit, rule, r);
 }

@@ -278,5 +278,5 @@ __noinline int lg_special(struct lg_visit *visit, const struct lg_rule *rule, __
 	if (!(rule->special & LG_SPECIAL_BAN))
 		return -1;
 	lg_visit_key(visit, rule);
-	return lg_is_banned(visit) ? (int)lg_conclude(rule, LG_DROP_BANNED, &visit->pkt) : -1;
+	return lg_is_banned(visit) ? (int)lg_conclude(visit, rule, LG_DROP_BANNED) : -1;
 }

@@ -18,13 +18,22 @@ struct lg_matches {
 };
 
 /* Of two reasons to let a packet pass the one that tells more. */
-static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
+__noinline int lg_louder_of(__u32 a, __u32 b)
 {
+	if (a == LG_PASS_PACED || b == LG_PASS_PACED)
+		return LG_PASS_PACED;
+	if (a == LG_PASS_MARKED || b == LG_PASS_MARKED)
+		return LG_PASS_MARKED;
 	if (a == LG_PASS_SHADOW || b == LG_PASS_SHADOW)
 		return LG_PASS_SHADOW;
 	if (a == LG_PASS_FALLBACK || b == LG_PASS_FALLBACK)
 		return LG_PASS_FALLBACK;
 	return a == LG_PASS_TABLE_FULL ? a : b;
+}
+
+static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
+{
+	return b == LG_PASS_ADMITTED ? a : (enum lg_reason)lg_louder_of(a, b);
 }
 
 static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
@@ -97,7 +106,7 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 			m->match[k].state =
 				lg_forget(is_last || reason == LG_PASS_TABLE_FULL ? LG_MATCH_DONE : LG_MATCH_READY);
 		else
-			reason = lg_conclude(rule, reason, &visit->pkt);
+			reason = lg_conclude(visit, rule, reason);
 		if (lg_is_pass(verdict))
 			verdict = lg_forget(lg_is_pass(reason) ? lg_louder(verdict, reason) : reason);
 	}
@@ -133,7 +142,7 @@ static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const 
 		reason = lg_match_step(visit, &m->match[k], rule, LG_STEP_TAKE);
 		m->match[k].state = lg_forget(lg_is_pass(reason) ? LG_MATCH_DONE : LG_MATCH_IDLE);
 		if (!lg_is_pass(reason))
-			reason = lg_conclude(rule, reason, &visit->pkt);
+			reason = lg_conclude(visit, rule, reason);
 		if (!lg_is_pass(reason))
 			return lg_forget(reason);
 		verdict = lg_forget(lg_louder(verdict, reason));
@@ -141,17 +150,34 @@ static __always_inline enum lg_reason lg_take_all(struct lg_visit *visit, const 
 	return verdict;
 }
 
-/* Counts what the rules of an admitted packet had to do with it. */
-static __always_inline void lg_count_all(const struct lg_visit *visit, const struct lg_ruleset *set, const struct lg_matches *m)
+/* What a rule with an action made of an admitted packet, counted. Returns the verdict: one that paces may have it wait. */
+__noinline int lg_count_acting(struct lg_visit *visit, const struct lg_rule *rule, __u32 reason, __u32 verdict)
 {
+	if (!visit || !rule)
+		return verdict;
+	lg_visit_key(visit, rule);
+	return lg_louder(verdict, lg_conclude(visit, rule, reason));
+}
+
+/* Counts what the rules of an admitted packet had to do with it. Returns the verdict. */
+static __always_inline enum lg_reason lg_count_all(struct lg_visit *visit, const struct lg_ruleset *set, const struct lg_matches *m,
+						   enum lg_reason verdict)
+{
+	const struct lg_rule *rule;
 	__u32 k;
 
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= m->n)
 			break;
-		if (m->match[k].state == LG_MATCH_DONE)
-			lg_count_rule(lg_match_rule(set, &m->match[k])->rule_id, m->match[k].reason, &visit->pkt);
+		if (m->match[k].state != LG_MATCH_DONE)
+			continue;
+		rule = lg_match_rule(set, &m->match[k]);
+		if (rule->flags & LG_RULE_ACTS)
+			verdict = lg_forget(lg_count_acting(visit, rule, m->match[k].reason, verdict));
+		else
+			lg_count_rule(rule->rule_id, m->match[k].reason, &visit->pkt);
 	}
+	return verdict;
 }
 
 static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_bits *hits)
@@ -165,8 +191,7 @@ static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, cons
 		return verdict;
 	verdict = lg_take_all(visit, set, &m, verdict);
 	if (lg_is_pass(verdict))
-		lg_count_all(visit, set, &m);
-	else
-		lg_undo_all(visit, set, &m);
+		return lg_count_all(visit, set, &m, verdict);
+	lg_undo_all(visit, set, &m);
 	return verdict;
 }

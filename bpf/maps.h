@@ -179,6 +179,14 @@ struct {
 	__type(value, struct lg_memo);
 } memos SEC(".maps");
 
+/* Of nobody's interest but the program's that is writing there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, LG_REPLY_ROOM_BYTES);
+} reply_rooms SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

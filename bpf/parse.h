@@ -94,6 +94,7 @@ struct lg_pkt {
 	__u8 direction;  /* 0: ingress, 1: egress */
 	__u8 source_is4; /* the address is IPv4, which those mapped into IPv6 are too, whatever the family */
 	__u8 destination_is4;
+	__u8 ecn;        /* at TC, if a rule marks by it: the bits of its header */
 };
 
 struct lg_ip6 {

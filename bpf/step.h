@@ -26,8 +26,15 @@ struct lg_visit {
 	struct lg_pkt pkt;
 	__u64 clock_ns[2];  /* fine, coarse; 0: not read yet */
 	struct lg_key key;  /* under the rule at hand; lies on the stack of the entry, as 6.1 wants the keys of look-ups */
-	__u64 is_reachable; /* struct lg_control */
+	__u8 is_reachable;  /* struct lg_control */
+	__u8 hook;          /* enum lg_hook */
+	__u8 act;           /* enum lg_action: what to do when the verdict is there */
+	__u8 _pad;
+	__u32 act_value;    /* mark, priority, DSCP, or how long to wait */
 };
+
+/* In act.h: what a rule that is not like most says of its own answer. */
+int lg_answer(struct lg_visit *visit, const struct lg_rule *rule, __u32 reason);
 
 /* What a new key's bucket is made from; lg_bucket_init does the rest in place, as it does for overflow buckets. */
 static const struct lg_bucket lg_blank_bucket;
@@ -44,17 +51,17 @@ static __always_inline __u64 lg_visit_now(struct lg_visit *visit, const struct l
 	return *now_ns;
 }
 
-/* Whether one more key event fits the host's rate: GCRA on one shared word. */
-static __always_inline bool lg_announce_admit(struct lg_shared *words, __u64 now_ns)
+/* Whether one more of what happens at most once a tick, but for a burst, may happen now: GCRA on one shared word. */
+static __always_inline bool lg_admit(__u64 *full_at_ns, __u64 now_ns, __u64 tick_ns, __u64 burst_ns)
 {
-	__u64 seen = lg_read(words->announce_full_at_ns), from, was;
+	__u64 seen = lg_read(*full_at_ns), from, was;
 	int i;
 
 	for (i = 0; i < LG_TAKE_TRIES; i++) {
 		from = (__s64)(seen - now_ns) > 0 ? seen : now_ns;
-		if (from - now_ns > LG_ANNOUNCE_BURST_NS)
+		if (from - now_ns > burst_ns)
 			return false;
-		was = __sync_val_compare_and_swap(&words->announce_full_at_ns, seen, from + LG_ANNOUNCE_TICK_NS);
+		was = __sync_val_compare_and_swap(full_at_ns, seen, from + tick_ns);
 		if (was == seen)
 			return true;
 		seen = was;
@@ -194,7 +201,7 @@ __noinline int lg_announce(struct lg_visit *visit, const struct lg_rule *rule, s
 		return 0;
 	if (__sync_val_compare_and_swap(&bucket->asked_ns, asked_ns, ask.now_ns) != asked_ns)
 		return 0;
-	if (!lg_announce_admit(words, ask.now_ns)) {
+	if (!lg_admit(&words->announce_full_at_ns, ask.now_ns, LG_ANNOUNCE_TICK_NS, LG_ANNOUNCE_BURST_NS)) {
 		__sync_fetch_and_add(&words->events_limited, 1);
 		return 0;
 	}
@@ -257,12 +264,12 @@ static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg
 	return reason == LG_PASS_FALLBACK || lg_block_left(bucket) < lg_read(bucket->low_water_tok) ? LG_EVENT_LOW_WATER : 0;
 }
 
-/* Counts a rule's own part. Returns what it means for the packet: a shadow rule refuses nothing. */
-static __always_inline enum lg_reason lg_conclude(const struct lg_rule *rule, enum lg_reason reason, const struct lg_pkt *pkt)
+/* Counts a rule's own part. Returns what it means for the packet: what a rule refuses may pass all the same, and what it admits may wait. */
+static __always_inline enum lg_reason lg_conclude(struct lg_visit *visit, const struct lg_rule *rule, enum lg_reason reason)
 {
-	if (!lg_is_pass(reason) && rule->flags & LG_RULE_SHADOW)
-		reason = LG_PASS_SHADOW;
-	lg_count_rule(rule->rule_id, reason, pkt);
+	if (rule->flags & (LG_RULE_SHADOW | LG_RULE_ACTS))
+		reason = lg_answer(visit, rule, reason);
+	lg_count_rule(rule->rule_id, reason, &visit->pkt);
 	return reason;
 }
 
@@ -461,7 +468,7 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	ask = lg_ask_make(visit, rule);
 	reason = lg_rule_refusal(rule, visit->pkt.packets, &ask);
 	if (reason != LG_PASS_ADMITTED)
-		return lg_conclude(rule, reason, &visit->pkt);
+		return lg_conclude(visit, rule, reason);
 	if (rule->key_form) {
 		lg_key_make(rule, &visit->pkt, &visit->key);
 		bucket = lg_find(visit);
@@ -481,5 +488,5 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 	}
 	if (event)
 		lg_announce(visit, rule, bucket, event);
-	return lg_conclude(rule, reason, &visit->pkt);
+	return lg_conclude(visit, rule, reason);
 }

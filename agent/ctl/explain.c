@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "lease/forecast.h"
+#include "rules/action.h"
 #include "rules/compile.h"
 #include "rules/config.h"
 #include "rules/explain.h"
@@ -21,30 +22,37 @@
 
 /* ---- where the rules will be in force ---- */
 
-static int fleet_from_config(const struct lg_ctl *ctl, const char *path, struct lg_fleet *fleet)
+struct where {
+	struct lg_fleet fleet;
+	struct lg_config *config; /* NULL: not said */
+};
+
+static int config_read(const struct lg_ctl *ctl, const char *path, struct where *where)
 {
-	_cleanup_free_ struct lg_config *config = malloc(sizeof(*config));
 	struct lg_complaint c = { 0 };
 	char text[TEXT_LEN];
 
-	if (!config)
+	if (!where->config)
+		where->config = malloc(sizeof(*where->config));
+	if (!where->config)
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "out of memory");
-	if (lg_config_read(path, LG_CONFIG_NODE, config, &c) < 0 && lg_config_read(path, LG_CONFIG_REGION, config, &c) < 0) {
+	if (lg_config_read(path, LG_CONFIG_NODE, where->config, &c) < 0 && lg_config_read(path, LG_CONFIG_REGION, where->config, &c) < 0) {
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}
-	lg_fleet_init(config, fleet);
+	lg_fleet_init(where->config, &where->fleet);
 	return 0;
 }
 
-static int argument(const struct lg_ctl *ctl, const char *name, const char *value, struct lg_fleet *fleet)
+static int argument(const struct lg_ctl *ctl, const char *name, const char *value, struct where *where)
 {
+	struct lg_fleet *fleet = &where->fleet;
 	struct lg_complaint c = { 0 };
 	uint64_t n = 0;
 	int r;
 
 	if (strcmp(name, "--config") == 0)
-		return fleet_from_config(ctl, value, fleet);
+		return config_read(ctl, value, where);
 	if (strcmp(name, "--rtt") == 0)
 		r = lg_duration_parse(value, LG_NS_PER_MS, 10 * LG_NS_PER_S, &fleet->far_rtt_ns, &c);
 	else if (strcmp(name, "--regions") == 0 || strcmp(name, "--hosts") == 0)
@@ -58,14 +66,14 @@ static int argument(const struct lg_ctl *ctl, const char *name, const char *valu
 	return 0;
 }
 
-static int arguments(const struct lg_ctl *ctl, int argc, char **argv, struct lg_fleet *fleet)
+static int arguments(const struct lg_ctl *ctl, int argc, char **argv, struct where *where)
 {
 	int r;
 
 	for (int i = 2; i < argc; i += 2) {
 		if (i + 1 >= argc)
 			return lg_ctl_usage(ctl, "explain", argv[i]);
-		r = argument(ctl, argv[i], argv[i + 1], fleet);
+		r = argument(ctl, argv[i], argv[i + 1], where);
 		if (r)
 			return r;
 	}
@@ -284,6 +292,7 @@ static int warning(const struct lg_rule_def *rule, const struct lg_explain_env *
 static json_t *rule_json(const struct lg_rule_def *rule, const struct lg_explain_env *env, const struct lg_forecast *f)
 {
 	char match[TEXT_LEN], bound[TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], text[TEXT_LEN];
+	char action[LG_ACTION_TEXT_LEN];
 	json_t *warnings = json_array();
 	struct lg_bound b = { 0 };
 
@@ -291,12 +300,13 @@ static json_t *rule_json(const struct lg_rule_def *rule, const struct lg_explain
 	lg_rule_bound_text(rule, env, bound, sizeof(bound));
 	lg_rule_bound(rule, env, &b);
 	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
+	lg_action_text(rule->action, rule->action_value, action, sizeof(action));
 	for (size_t i = 0; warning(rule, env, f, i, text) == 0; i++)
 		json_array_append_new(warnings, json_string(text));
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:s, s:o, s:o, s:o}", "rule", rule->name, "scope",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:s, s:o, s:o, s:o}", "rule", rule->name, "scope",
 			 lg_scope_name(rule->scope), "class", lg_class_name(rule->class), "algorithm", lg_algorithm_name(rule->algorithm),
 			 "unit", lg_unit_name(rule->unit), "limit", limit, "fallback", lg_fallback_name(rule->fallback), "match", match,
-			 "shadow", rule->shadow, "bound", bound_json(rule, &b), "bound_text", bound, "settings",
+			 "action", action, "shadow", rule->shadow, "bound", bound_json(rule, &b), "bound_text", bound, "settings",
 			 f ? lg_settings_json(rule, &f->terms) : json_null(), "forecast", f ? forecast_json(f) : json_null(), "warnings",
 			 warnings);
 }
@@ -332,15 +342,29 @@ static void rule_explain(const struct lg_ctl *ctl, const struct lg_rule_def *rul
 		rule_print(rule, env, leased ? &forecast : NULL);
 }
 
-int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
+/* Everything that a node would refuse at its start. */
+static int rules_read(const char *path, const struct where *where, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
-	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_classifier classifier;
 	static struct lg_ruleset set;
-	struct lg_fleet fleet = { .regions = 1, .hosts = 1 };
-	struct lg_compile_env compile = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S,
-					  .n_lines = LG_LINE_KEYS_DEFAULT / LG_LINE_SLOTS };
+	const struct lg_fleet *fleet = &where->fleet;
+	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S, .n_lines = LG_LINE_KEYS_DEFAULT / LG_LINE_SLOTS,
+				      .n_regions = fleet->regions,
+				      .hosts_in_region = fleet->regions ? (fleet->hosts + fleet->regions - 1) / fleet->regions : 1 };
+	int r;
+
+	r = lg_rules_read(path, ret_rules, c);
+	if (r == 0 && where->config)
+		r = lg_actions_check(*ret_rules, where->config, c);
+	return r < 0 ? r : lg_rules_compile(*ret_rules, &env, &set, &classifier, names, c);
+}
+
+int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+	_cleanup_free_ struct lg_config *config = NULL; /* owns where.config */
+	struct where where = { .fleet = { .regions = 1, .hosts = 1 } };
 	struct lg_complaint c = { 0 };
 	struct lg_explain_env env;
 	char text[TEXT_LEN];
@@ -349,19 +373,18 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 
 	if (argc < 2)
 		return lg_ctl_usage(ctl, "explain", "a call without a rules file");
-	r = arguments(ctl, argc, argv, &fleet);
+	r = arguments(ctl, argc, argv, &where);
+	config = where.config;
 	if (r)
 		return r;
-	env = (struct lg_explain_env){ .n_regions = fleet.regions, .hosts = fleet.hosts };
-	compile.n_regions = env.n_regions;
-	compile.hosts_in_region = env.n_regions ? (env.hosts + env.n_regions - 1) / env.n_regions : 1;
-	if (lg_rules_read(argv[1], &rules, &c) < 0 || lg_rules_compile(rules, &compile, &set, &classifier, names, &c) < 0) {
+	env = (struct lg_explain_env){ .n_regions = where.fleet.regions, .hosts = where.fleet.hosts };
+	if (rules_read(argv[1], &where, &rules, &c) < 0) {
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}
 	list = json_array();
 	for (size_t i = 0; i < rules->n; i++)
-		rule_explain(ctl, &rules->v[i], &fleet, &env, list);
+		rule_explain(ctl, &rules->v[i], &where.fleet, &env, list);
 	if (ctl->json)
 		return lg_ctl_print(list);
 	json_decref(list);

@@ -164,13 +164,13 @@ static int by_spent(const void *a, const void *b)
 
 static uint64_t rate_left_tok(const struct lg_rule *rule, const struct lg_bucket *b, uint64_t now_ns)
 {
-	uint64_t vt, debt;
+	uint64_t burst_vt = rule->burst_tok * rule->rate.unit_per_tok, vt, debt; /* without what a rule that paces may promise */
 
 	if (!rule->rate.unit_per_tok)
 		return 0;
 	vt = lg_rate_vt(&rule->rate, now_ns);
 	debt = b->full_at_vt > vt ? b->full_at_vt - vt : 0;
-	return debt < rule->rate.burst_vt ? (rule->rate.burst_vt - debt) / rule->rate.unit_per_tok : 0;
+	return debt < burst_vt ? (burst_vt - debt) / rule->rate.unit_per_tok : 0;
 }
 
 static uint64_t log_left_tok(const struct keys *k, const struct lg_rule *rule, const struct lg_key *key, uint64_t now_ns)

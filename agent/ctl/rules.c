@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "rules/action.h"
 #include "rules/compile.h"
 #include "rules/words.h"
 
@@ -55,12 +56,13 @@ static json_t *rule_json(const struct lg_rule *rule, const char *name, const cha
 			 json_t *settings)
 {
 	bool bytes = rule->flags & LG_RULE_BYTES;
-	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
+	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], action[LG_ACTION_TEXT_LEN];
 
+	lg_action_text((enum lg_action)rule->action, rule->action_value, action, sizeof(action));
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
-	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s?, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
+	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s?, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
-			 (rule->flags & LG_RULE_SHADOW) != 0, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
+			 (rule->flags & LG_RULE_SHADOW) != 0, "action", action, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
 			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
 			 (json_int_t)rule->burst_tok, "cost", (json_int_t)rule->cost, "algorithm", algorithm_name(rule), "key",
 			 key_name(rule, key, sizeof(key)), "match", match, "counts",
@@ -89,7 +91,7 @@ static unsigned long long counts_sum(const struct lg_rule_counts *counts, bool d
 static void rule_print(const struct lg_rule *rule, const char *name, const char *match, const struct lg_rule_counts *counts,
 		       const json_t *settings)
 {
-	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN];
+	char key[LG_KEY_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], action[LG_ACTION_TEXT_LEN];
 
 	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit,
 			sizeof(limit));
@@ -102,6 +104,10 @@ static void rule_print(const struct lg_rule *rule, const char *name, const char 
 		printf("; %s", algorithm_name(rule));
 	if (rule->cost > 1)
 		printf("; cost %u", rule->cost);
+	if (rule->action) {
+		lg_action_text((enum lg_action)rule->action, rule->action_value, action, sizeof(action));
+		printf("; action %s", action);
+	}
 	printf("\n");
 	if (settings)
 		printf("     class %s: kind %s, owner %s, fallback %s, at most %lld lent, reports each %gms\n",

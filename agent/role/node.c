@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rules/action.h"
 #include "rules/lines.h"
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
@@ -168,6 +169,9 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
 	int r;
 
+	r = lg_actions_check(rules, &n->config, c);
+	if (r < 0)
+		return r;
 	r = lg_kern_rules_read(n->kern, &old_set, old_names);
 	if (r < 0)
 		return lg_complain(c, "cannot read the rules in the kernel: %s", strerror(-r));

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "rules/action.h"
 #include "rules/lines.h"
 #include "rules/overlap.h"
 #include "rules/rate.h"
@@ -176,6 +177,7 @@ static uint32_t flags_of(const struct lg_rule_def *def)
 	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
 	flags |= lg_match_names_exempt(&def->match) ? LG_RULE_EXEMPT : 0;
 	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
+	flags |= lg_rule_acts(def) ? LG_RULE_ACTS : 0;
 	return flags;
 }
 
@@ -192,6 +194,20 @@ static void windows_fill(const struct lg_rule_def *def, const struct lg_rule *ol
 	rule->rate.coarse = def->per_ns >= COARSE_WINDOW_NS;
 }
 
+/*
+ * A bucket that paces promises the horizon's tokens before they are there, and how long a packet has to wait for its own follows from
+ * where it leaves the bucket: to the clock's last ns, for packets must not overtake each other.
+ */
+static int paced_fill(const struct lg_rule_def *def, const struct lg_rule *old, uint64_t now_ns, struct lg_rule *rule)
+{
+	uint64_t most_tok = def->burst_tok + lg_pace_horizon_tok(def);
+	int r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, most_tok, now_ns, &rule->rate);
+
+	rule->cold_burst_tok = most_tok;
+	rule->rate.coarse = 0;
+	return r;
+}
+
 /* `old` is the last record of this id, or NULL for a new id. -ERANGE: levels cannot carry over. */
 static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env *env, uint32_t rule_id,
 		      const struct lg_rule *old, struct lg_rule *ret)
@@ -206,12 +222,16 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.rate_tok = def->limit_tok;
 	rule.per_ns = def->per_ns;
 	rule.cost = (uint32_t)def->cost;
+	rule.action = (uint8_t)def->action;
+	rule.action_value = def->action_value;
 
 	if (lg_lines_hold(def, env)) {
 		r = lg_lines_fill(def, env, old, &rule);
 	} else if (def->scope == LG_SCOPE_HOST && def->algorithm != LG_TOKEN_BUCKET) {
 		windows_fill(def, old, env->now_ns, &rule);
 		r = 0;
+	} else if (lg_rule_acts(def) && def->action == LG_ACTION_PACE) {
+		r = paced_fill(def, old, env->now_ns, &rule);
 	} else if (def->scope == LG_SCOPE_HOST) {
 		r = rate_carry(old ? &old->rate : NULL, def->limit_tok, def->per_ns, def->burst_tok, env->now_ns, &rule.rate);
 	} else {
@@ -422,6 +442,7 @@ static int needs_fill(struct compiler *k, struct lg_complaint *c)
 		k->set.needs |= def->key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
 		k->set.needs |= def->match.n_interfaces ? LG_NEEDS_INTERFACE : 0;
 		k->set.needs |= def->unit == LG_UNIT_BYTES ? LG_NEEDS_BYTES : 0;
+		k->set.needs |= lg_rule_acts(def) && def->action == LG_ACTION_ECN ? LG_NEEDS_ECN : 0;
 		for (size_t j = 0; j < def->match.n_interfaces; j++) {
 			if (interface_class(&k->set, def->match.interfaces[j]))
 				continue;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "rules/action.h"
 #include "rules/words.h"
 
 #define FRAME_BYTES 1514       /* Ethernet without FCS at an MTU of 1500 */
@@ -98,6 +99,24 @@ static void fallback_add(struct lg_words *t, const struct lg_rule_def *rule, con
 		lg_words_add(t, "; while a region is cut off + %s per %s for it, and %s once", share, per, share);
 }
 
+static void action_add(struct lg_words *t, const struct lg_rule_def *rule)
+{
+	char text[LG_ACTION_TEXT_LEN];
+
+	lg_action_text(rule->action, rule->action_value, text, sizeof(text));
+	switch (rule->action) {
+	case LG_ACTION_MARK:
+	case LG_ACTION_PRIORITY:
+	case LG_ACTION_DSCP: lg_words_add(t, "; what is above passes with %s", text); return;
+	case LG_ACTION_ECN: lg_words_add(t, "; what is above passes with %s if its ends have agreed on ECN", text); return;
+	case LG_ACTION_RESET: lg_words_add(t, "; who sends TCP above it is told by a RST"); return;
+	case LG_ACTION_PROHIBITED: lg_words_add(t, "; who sends what is above is told by ICMP"); return;
+	case LG_ACTION_PACE: lg_words_add(t, "; what is above waits for its tokens, up to 2s, if its interface has fq"); return;
+	case LG_ACTION_DROP:
+	case _LG_ACTION_N: return;
+	}
+}
+
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
@@ -130,6 +149,8 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 		lg_words_add(&t, "; %" PRIu64 " are spent by each %s", rule->cost, rule->unit == LG_UNIT_BYTES ? "byte" : "packet");
 	if (rule->on_full == LG_ON_FULL_PASS)
 		lg_words_add(&t, "; keys that find the table of keys full pass without limit");
+	if (lg_rule_acts(rule))
+		action_add(&t, rule);
 	if (rule->shadow)
 		lg_words_add(&t, "; in shadow mode, so what is above is counted and passes");
 }

@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "leasegate/bounds.h"
+#include "rules/action.h"
 #include "rules/config.h"
 #include "rules/names.h"
 
@@ -134,6 +135,10 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_IFNAME: return "the name of an interface";
 	case LG_FIELD_IFPATTERN: return "the name of an interface, or a pattern such as veth*";
 	case LG_FIELD_WORD: return "a word";
+	case LG_FIELD_CHOICE: return "a word, or a mapping with one of the keys below";
+	case LG_FIELD_MARK: return "a number such as 7 or 0x10, below 2^32";
+	case LG_FIELD_PRIORITY: return "a number such as 6 below 2^32, or a class such as 1:10";
+	case LG_FIELD_DSCP: return "a DSCP such as ef, af41 or 46, 0 to 63";
 	case LG_FIELD_WORDS: return "a word or a list of words";
 	case LG_FIELD_BOOL: return "true or false";
 	case LG_FIELD_UINT: return "a whole number";
@@ -164,11 +169,11 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 {
 	static const char *const kinds[] = { "a single value", "a list", "a mapping" };
 	enum lg_field_type type = field->type;
-	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH;
+	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE;
 	bool either = type == LG_FIELD_WORDS || type == LG_FIELD_PORTS || type == LG_FIELD_TAGS || type == LG_FIELD_IFNAMES ||
 		      type == LG_FIELD_ICMP_TYPES;
 	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || either;
-	bool scalar = type == LG_FIELD_LENGTH || either || !(map || list);
+	bool scalar = type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE || either || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
 		return lg_field_complain(field, node, c, "has no value: write %s", lg_field_type_text(field));
@@ -341,6 +346,17 @@ static int ethertype_read(const struct lg_field *field, const struct lg_node *no
 	return 0;
 }
 
+static int special_read(const struct lg_field *field, const struct lg_node *node, int (*parse)(const char *, uint64_t *),
+			uint64_t *ret_num, struct lg_complaint *c)
+{
+	char quoted[LG_QUOTE_LEN];
+
+	lg_text_quote(node->text, quoted);
+	if (parse(node->text, ret_num) < 0)
+		return lg_field_complain(field, node, c, "%s is not %s", quoted, lg_field_type_text(field));
+	return 0;
+}
+
 static int tcp_flags_read(const struct lg_field *field, const struct lg_node *node, uint64_t *ret_num, struct lg_complaint *c)
 {
 	char quoted[LG_QUOTE_LEN];
@@ -365,7 +381,11 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_INSTANCE: return name_check(field, node, c);
 	case LG_FIELD_IFNAME:
 	case LG_FIELD_IFPATTERN: return lg_ifname_check(field, node, c);
+	case LG_FIELD_CHOICE:
 	case LG_FIELD_WORD: return word_read(field, node, ret_num, c);
+	case LG_FIELD_MARK: return special_read(field, node, lg_mark_parse, ret_num, c);
+	case LG_FIELD_PRIORITY: return special_read(field, node, lg_priority_parse, ret_num, c);
+	case LG_FIELD_DSCP: return special_read(field, node, lg_dscp_parse, ret_num, c);
 	case LG_FIELD_BOOL: return bool_read(field, node, ret_num, c);
 	case LG_FIELD_PROTOCOL: return protocol_read(field, node, ret_num, c);
 	case LG_FIELD_WORDS: return words_read(field, node, ret_num, c);
@@ -517,7 +537,7 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 		return scalar_read(field, node, &at[i].num, c);
 	if (field->type == LG_FIELD_WORDS)
 		return words_read(field, node, &at[i].num, c);
-	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH)
+	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH || field->type == LG_FIELD_CHOICE)
 		return map_collect(fields, n, field->path, role, node, at, c);
 	if ((type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES) &&
 	    (node->n < field->min || node->n > field->max))

@@ -16,6 +16,10 @@ enum lg_field_type {
 	LG_FIELD_IFNAME,
 	LG_FIELD_IFPATTERN,	/* the same, or a pattern of at most max bytes */
 	LG_FIELD_WORD,		/* num: its index in words */
+	LG_FIELD_CHOICE,	/* num: its index in words, when it is not a mapping */
+	LG_FIELD_MARK,		/* num */
+	LG_FIELD_PRIORITY,	/* num */
+	LG_FIELD_DSCP,		/* num */
 	LG_FIELD_WORDS,		/* one of words or a list of them; num, of a list too: bits by index */
 	LG_FIELD_BOOL,		/* num: 0 or 1 */
 	LG_FIELD_UINT,		/* num */

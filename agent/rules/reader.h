@@ -23,3 +23,5 @@ int lg_sets_read(const struct lg_node *node, struct lg_rules *rules, struct lg_c
 /* match, after scope and class; key, after match. */
 int lg_match_read(struct lg_reader *r);
 int lg_key_read(struct lg_reader *r);
+/* action, after match, limit and table. */
+int lg_action_read(struct lg_reader *r);

@@ -105,6 +105,8 @@ struct lg_rule_def {
 	uint64_t cost;		/* tokens for each packet or byte, at least 1 */
 	enum lg_on_full on_full;
 	enum lg_fallback fallback;
+	enum lg_action action;	/* done to packets above the limit */
+	uint32_t action_value;	/* mark, priority or DSCP */
 	bool shadow;
 	bool evaluate_all;
 	enum lg_table_choice table;	/* NONE: lines if the rule can be there, else exact */

@@ -225,6 +225,8 @@ static int rule_read(const struct lg_node *node, const struct lg_rules *rules, s
 		err = limit_read(&r);
 	if (err == 0)
 		err = table_read(&r);
+	if (err == 0)
+		err = lg_action_read(&r);
 	return err < 0 ? err : lease_read(&r);
 }
 

@@ -295,6 +295,20 @@ enum lg_rule_flags {
 	LG_RULE_EXEMPT = 1 << 8,	/* names packets that are limited only by rules that name them */
 	LG_RULE_PASS = 1 << 9,		/* no rule but an exemption: what it matches passes; of the rest only flags and `special` count */
 	LG_RULE_BOUNDED = 1 << 10,	/* of an exemption: within LG_EXEMPT_PER_S */
+	LG_RULE_ACTS = 1 << 11,		/* `action` is another than LG_ACTION_DROP, and the rule is no shadow */
+};
+
+/* What becomes of a packet that a rule has no tokens for. Where a hook cannot do it the packet is dropped. */
+enum lg_action {
+	LG_ACTION_DROP = 0,
+	LG_ACTION_MARK = 1,		/* passes with this mark (TC) */
+	LG_ACTION_PRIORITY = 2,		/* passes with this priority (TC) */
+	LG_ACTION_DSCP = 3,		/* passes with this DSCP in its IP header (TC) */
+	LG_ACTION_ECN = 4,		/* passes marked "congestion experienced", if its ends have agreed on ECN, else dropped (TC) */
+	LG_ACTION_RESET = 5,		/* TCP: dropped, and its sender is told by a RST (XDP, TC ingress) */
+	LG_ACTION_PROHIBITED = 6,	/* dropped, and its sender is told by ICMP (XDP, TC ingress) */
+	LG_ACTION_PACE = 7,		/* leaves when its tokens are there (TC egress, by fq); beyond LG_PACE_HORIZON_NS dropped */
+	_LG_ACTION_N
 };
 
 /* What is not on the common way of a packet: one test says whether there is any. */
@@ -362,13 +376,17 @@ struct lg_rule {
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
 	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
 	struct lg_ban_terms ban;
+	__u32 action_value;	/* mark, priority or DSCP */
+	__u8 action;		/* enum lg_action. PACE: burst_vt and cold_burst_tok are those of burst_tok and the horizon's tokens together */
+	__u8 _action_pad[3];
 };
-_Static_assert(sizeof(struct lg_rule) == 328, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 336, "lg_rule: bump LG_ABI_VERSION");
 
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,
 	LG_NEEDS_INTERFACE = 1 << 1,
 	LG_NEEDS_BYTES = 1 << 2,	/* a rule counts bytes */
+	LG_NEEDS_ECN = 1 << 4,		/* a rule marks by ECN */
 };
 
 struct lg_bits {
@@ -543,6 +561,9 @@ struct lg_shared {
 	__u64 bans_full;		/* refusals that should have banned a key, but `bans` was full */
 	__u64 strikes_lost;		/* refusals that found the word of another key in `strikes` */
 	__u64 exempt_full_at_ns[_LG_HOOK_N][_LG_EXEMPT_N]; /* what is exempt, kind by kind, within LG_EXEMPT_PER_S */
+	__u64 replies_full_at_ns;	/* limits replies to LG_REPLIES_PER_S */
+	__u64 resets;			/* RSTs sent */
+	__u64 prohibited;		/* ICMP and ICMPv6 "administratively prohibited" sent */
 };
 
 /* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */

@@ -44,6 +44,10 @@
 					 * and a CPU answers a multiple */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
+#define LG_REPLIES_PER_S 1000		/* RSTs and ICMP errors a host may send: a flood under forged addresses must not become two */
+#define LG_REPLIES_BURST 100		/* of them at once: a page's worth of connections that are refused together */
+#define LG_REPLY_ROOM_BYTES 2304	/* where one is put together: 1,280 bytes at most, and more as far as the verifier knows */
+#define LG_PACE_HORIZON_NS 2000000000ull /* how late a packet may leave; fq drops what lies beyond its own horizon of 10 s */
 #define LG_COLD_START_NS 10000000000ull	/* a new key's allowance ends after this: whoever is not back by then waits for a lease */
 #define LG_ANNOUNCE_GAP_NS 20000000ull	/* least time between two events of one key */
 #define LG_BURST_MAX_TOK (1ull << 40)	/* largest burst or limit: 1 TiB of bytes */

@@ -91,6 +91,10 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 			 field->words ? "`" : "");
 		return;
 	case LG_FIELD_MAP:
+	case LG_FIELD_CHOICE:
+	case LG_FIELD_MARK:
+	case LG_FIELD_PRIORITY:
+	case LG_FIELD_DSCP:
 	case LG_FIELD_WORD:
 	case LG_FIELD_WORDS:
 	case LG_FIELD_ETHERTYPE:
@@ -109,6 +113,8 @@ static void doc_row(const struct lg_field *field, bool with_roles, char *buf, si
 	doc_range(field, range, sizeof(range));
 	if (field->type == LG_FIELD_WORD)
 		doc_words(field->words, value, sizeof(value));
+	else if (field->type == LG_FIELD_CHOICE)
+		snprintf(value + doc_words(field->words, value, sizeof(value)), 64, ", or a mapping with one of the keys below");
 	else if (field->type == LG_FIELD_WORDS)
 		snprintf(value + doc_words(field->words, value, sizeof(value)), 32, ", or a list of them");
 	else
