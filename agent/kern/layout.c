@@ -222,7 +222,8 @@ static void tell_alone(struct walk *w, const struct btf *btf, const struct btf_m
 	snprintf(w->path + len, sizeof(w->path) - len, "%s%s", len && name[0] ? "." : "", name);
 	if (is_new)
 		tell(w, "not there, needed at offset %u, %u bytes", off, bytes);
-	else
+	w->d->n_new += is_new && !w->is_again;
+	if (!is_new)
 		tell(w, "offset %u, %u bytes, unknown to this build", off, bytes);
 	w->path[len] = '\0';
 }
@@ -253,6 +254,33 @@ static int walk_struct(struct walk *w, const struct btf_type *was, const struct 
 		n_nameless += !name[0];
 	}
 	return r;
+}
+
+/*
+ * Which of a union's members counts, another member says, and not to us. So it is moved as a whole, if all its members are as they were,
+ * and others are new at most.
+ */
+static int walk_union(struct walk *w, const struct btf_type *was, const struct btf_type *now, const struct lg_move *move)
+{
+	struct lg_differences d = { 0 };
+	struct walk inside = { .was = w->was, .now = w->now, .d = &d, .depth = w->depth };
+	struct lg_move whole = *move;
+	int r;
+
+	r = walk_struct(&inside, was, now, 0, 0);
+	if (r < 0)
+		return r;
+	if (d.n > d.n_new) {
+		tell(w, "a union with other members");
+		w->d->n_lost++;
+		return 0;
+	}
+	w->d->n += d.n;
+	w->d->n_new += d.n;
+	if (whole.from_bytes > whole.to_bytes)
+		whole.from_bytes = whole.to_bytes;
+	whole.to_bytes = whole.from_bytes;
+	return w->plan ? move_add(w->plan, &whole) : 0;
 }
 
 static int walk_array(struct walk *w, const struct btf_type *was, const struct btf_type *now, uint32_t was_at, uint32_t now_at)
@@ -302,8 +330,11 @@ static int walk_type(struct walk *w, uint32_t was_id, uint32_t now_id, uint32_t 
 		r = walk_struct(w, was, now, was_at, now_at);
 	} else if (btf_is_array(was) && btf_is_array(now)) {
 		r = walk_array(w, was, now, was_at, now_at);
+	} else if (btf_is_union(was) && btf_is_union(now)) {
+		r = walk_union(w, was, now, &move);
 	} else if (btf_kind(was) != btf_kind(now)) {
 		tell(w, "of another kind");
+		w->d->n_lost++;
 	} else if (was_bytes == now_bytes && w->plan) {
 		r = move_add(w->plan, &move);
 	}

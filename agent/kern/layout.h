@@ -14,6 +14,8 @@ struct lg_differences {
 	const char *what;	/* the map */
 	void (*tell)(const char *what, const char *text); /* each, or NULL */
 	size_t n, n_told;
+	size_t n_new;		/* of them members that are new */
+	size_t n_lost;		/* of them what cannot be carried over */
 	char text[200];		/* those that found room, with "; " between them */
 };
 __attribute__((format(printf, 2, 3))) void lg_differ(struct lg_differences *d, const char *fmt, ...);

@@ -146,6 +146,14 @@ static int carry_check(const struct lg_takeover *t, struct lg_complaint *c)
 			    t->kern->dir, t->from_abi, LG_ABI_VERSION);
 		return -EPROTONOSUPPORT;
 	}
+	for (size_t i = 0; i < t->n_found; i++) {
+		if (!t->found[i].d.n_lost || !t->found[i].is_anew)
+			continue;
+		lg_complain(c, "%s: what is in map '%s' cannot be carried over (%s); nothing was changed: run the build that made it, or "
+			       "start once with --discard-state, which begins with full buckets and without leases",
+			    t->kern->dir, t->found[i].carry.name, t->found[i].d.text);
+		return -EPROTONOSUPPORT;
+	}
 	if (!t->no_types)
 		return 0;
 	lg_complain(c,

@@ -8,10 +8,10 @@ usage: abi.py FILE
 import re
 import sys
 
-# struct, before which member, what comes there
+# struct, before which member (None: a union), what comes there
 NEW = [
     ("lg_control", "incarnation", "__u64 next_word;"),
-    ("lg_bucket", "spent_tok", "__u64 next_word;"),
+    ("lg_bucket", None, "__u64 next_word;"),		# before its union
     ("lg_rule", "cost", "__u64 next_word;"),
     ("lg_shared", "map_full", "__u64 next_word;"),
     ("lg_count", "bytes", "__u64 next_word;"),
@@ -33,9 +33,10 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         text = f.read()
     text = re.sub(r"^(#define LG_ABI_VERSION )(\d+)$", lambda m: m[1] + str(int(m[2]) + 1), text, flags=re.M)
-    text = re.sub(r"^_Static_assert\(sizeof\(struct \w+\) == [^;]*;\n", "", text, flags=re.M)
+    text = re.sub(r"^_Static_assert\(sizeof\(struct \w+\) == .*?\);\n", "", text, flags=re.M | re.S)
     for struct, member, line in NEW:
-        text = change(text, struct, rf"^(\t__\w+ (?:\w+, )*{member}\b)", rf"\t{line}\n\1")
+        place = rf"__\w+ (?:\w+, )*{member}\b" if member else r"union {"
+        text = change(text, struct, rf"^(\t{place})", rf"\t{line}\n\1")
     for struct, member, was, now in WIDER:
         text = change(text, struct, rf"^\t{was} ({member}\b)", rf"\t{now} \1")
     print(text, end="")
