@@ -22,6 +22,8 @@ const char *lg_attach_mode_name(enum lg_attach_mode mode)
 	case LG_MODE_XDP_GENERIC: return "generic";
 	case LG_MODE_TCX: return "tcx";
 	case LG_MODE_CLSACT: return "clsact";
+	case LG_MODE_SHARED_NATIVE: return "shared_native";
+	case LG_MODE_SHARED_GENERIC: return "shared_generic";
 	case LG_MODE_ELSEWHERE: return "elsewhere";
 	}
 	return "none";
@@ -36,41 +38,6 @@ const char *lg_hook_name(enum lg_hook hook)
 	case _LG_HOOK_N: break;
 	}
 	return "none";
-}
-
-/* ---- what this process attached ---- */
-
-static bool made_here(const struct lg_kern *kern, const char *ifname, enum lg_hook hook)
-{
-	for (size_t i = 0; i < kern->n_made; i++)
-		if (kern->made[i].hook == hook && strcmp(kern->made[i].ifname, ifname) == 0)
-			return true;
-	return false;
-}
-
-static void made_drop(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
-{
-	for (size_t i = 0; i < kern->n_made; i++) {
-		if (kern->made[i].hook == hook && strcmp(kern->made[i].ifname, ifname) == 0) {
-			kern->made[i] = kern->made[--kern->n_made];
-			return;
-		}
-	}
-}
-
-/* Want of memory only makes a new attachment look like an old one. */
-static void made_add(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
-{
-	struct lg_made *grown;
-
-	made_drop(kern, ifname, hook);
-	grown = reallocarray(kern->made, kern->n_made + 1, sizeof(*grown));
-	if (!grown)
-		return;
-	kern->made = grown;
-	grown += kern->n_made++;
-	grown->hook = hook;
-	snprintf(grown->ifname, sizeof(grown->ifname), "%s", ifname);
 }
 
 /* ---- one attempt ---- */
@@ -107,7 +74,7 @@ static int pin_link(struct attempt *a, int fd)
 	if (r < 0)
 		*a->ret_fail = lg_why(LG_WHY_PIN, a->path, r, NULL, a->c);
 	else
-		made_add(a->kern, a->ifname, a->hook);
+		lg_made_add(a->kern, a->ifname, a->hook);
 	return r;
 }
 
@@ -122,24 +89,31 @@ static int find_renamed(void *arg, const char *path, const char *name)
 	struct lg_link_facts facts;
 	_cleanup_fd_ int fd = -1;
 	enum lg_hook hook;
-	char ifname[16];
+	char ifname[16], record[LG_KPATH_LEN + 16];
 
-	if (!lg_pins_link_parse(name, ifname, &hook) || hook != f->a->hook || lg_clsact_is_record(path))
+	/* A name that still is somebody's needs no look: there may be a thousand. */
+	if (!lg_pins_link_parse(name, ifname, &hook) || hook != f->a->hook || if_nametoindex(ifname))
 		return 0;
-	if (lg_link_open(path, hook, &facts, &fd) < 0 || facts.ifindex != f->a->ifindex || facts.mode == LG_MODE_NONE)
+	snprintf(record, sizeof(record), "%s/%u", path, f->a->ifindex);
+	if (lg_clsact_is_record(path)) {
+		if (access(record, F_OK) < 0)
+			return 0;
+	} else if (lg_link_open(path, hook, &facts, &fd) < 0 || facts.ifindex != f->a->ifindex || facts.mode == LG_MODE_NONE) {
 		return 0;
+	}
 	snprintf(f->path, sizeof(f->path), "%s", path);
 	return 1;
 }
 
-/* While no daemon ran the interface may have got another name: its link keeps, the pin follows. */
-static bool follow_rename(struct attempt *a)
+/* While no daemon ran the interface may have got another name: its link or filter keeps, the pin or record follows. */
+static void follow_rename(struct attempt *a)
 {
 	char links[LG_KPATH_LEN];
 	struct renamed f = { .a = a };
 
 	lg_pins_sub_path(a->kern, "links", links, sizeof(links));
-	return lg_pins_each(links, find_renamed, &f) == 1 && rename(f.path, a->path) == 0;
+	if (access(a->path, F_OK) < 0 && lg_pins_each(links, find_renamed, &f) == 1)
+		rename(f.path, a->path);
 }
 
 /*
@@ -152,8 +126,6 @@ static int adopt(struct attempt *a, struct lg_link_facts *ret_facts, int *ret_fd
 	int r;
 
 	r = lg_link_open(a->path, a->hook, ret_facts, &fd);
-	if (r == -ENOENT && follow_rename(a))
-		r = lg_link_open(a->path, a->hook, ret_facts, &fd);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (ret_facts->ifindex != a->ifindex || ret_facts->mode == LG_MODE_NONE) {
@@ -279,12 +251,65 @@ static int xdp_switch(struct attempt *a, int fd, enum lg_attach_mode from)
 	return r;
 }
 
+static bool is_shared(enum lg_attach_mode mode)
+{
+	return mode == LG_MODE_SHARED_NATIVE || mode == LG_MODE_SHARED_GENERIC;
+}
+
+static int shared_refused(struct attempt *a, int err, const struct lg_print *print)
+{
+	if (a->c->text[0]) {
+		*a->ret_fail = LG_KERN_FEATURE;
+		return err;
+	}
+	if (err == -EBUSY && xdp_is_foreign(a))
+		return err;
+	if (err != -EPERM && err != -EOPNOTSUPP && err != -EINVAL)
+		return refuse(a, err, print);
+	lg_complain(a->c,
+		    "%s: sharing XDP is refused: %s%s%s%s; it needs a kernel that lets programs be replaced (freplace): write `attach: alone`, "
+		    "or limit this interface at tc",
+		    a->ifname, strerror(-err), print->first[0] ? " (" : "", print->first, print->first[0] ? ")" : "");
+	*a->ret_fail = LG_KERN_FEATURE;
+	return err;
+}
+
+static int shared_attach(struct attempt *a, struct lg_attachment *ret)
+{
+	struct lg_print print = { 0 };
+	char links[LG_KPATH_LEN];
+	int r;
+
+	lg_pins_sub_path(a->kern, "links", links, sizeof(links));
+	r = lg_pins_mkdir(links);
+	/* What stands alone gives way: two cannot have the place. */
+	if (r == 0 && !lg_clsact_is_record(a->path))
+		r = lg_kern_detach(a->kern, a->ifname, a->hook);
+	if (r < 0)
+		return refuse(a, r, NULL);
+	a->c->text[0] = '\0';
+	r = lg_shared_attach(a->kern, a->path, a->ifindex, a->mode, &print, a->c);
+	if (r < 0)
+		return shared_refused(a, r, &print);
+	if (r == 0)
+		lg_made_add(a->kern, a->ifname, a->hook);
+	r = lg_kern_attached(a->kern, a->ifname, a->hook, ret);
+	return r == 1 ? 0 : refuse(a, r < 0 ? r : -ENOENT, NULL);
+}
+
 static int xdp_attach(struct attempt *a, struct lg_attachment *ret)
 {
 	struct lg_link_facts facts;
 	_cleanup_fd_ int fd = -1;
 	int r;
 
+	if (is_shared(a->mode))
+		return shared_attach(a, ret);
+	if (lg_clsact_is_record(a->path)) {
+		r = lg_shared_remove(a->kern, a->path);
+		if (r < 0)
+			return refuse(a, r, NULL);
+	}
 	r = adopt(a, &facts, &fd);
 	if (r < 0)
 		return refuse(a, r, NULL);
@@ -296,7 +321,7 @@ static int xdp_attach(struct attempt *a, struct lg_attachment *ret)
 		r = refuse(a, -errno, NULL);
 	else
 		r = 0;
-	return r < 0 ? r : report_link(a, !made_here(a->kern, a->ifname, a->hook), ret);
+	return r < 0 ? r : report_link(a, !lg_made_here(a->kern, a->ifname, a->hook), ret);
 }
 
 /* ---- TC ---- */
@@ -317,13 +342,13 @@ static int clsact_attach(struct attempt *a, struct lg_attachment *ret)
 	if (r < 0)
 		return r;
 	if (r == 0)
-		made_add(a->kern, a->ifname, a->hook);
+		lg_made_add(a->kern, a->ifname, a->hook);
 	*ret = (struct lg_attachment){
 		.ifindex = a->ifindex,
 		.hook = a->hook,
 		.mode = LG_MODE_CLSACT,
 		.prog_id = prog_id,
-		.adopted = !made_here(a->kern, a->ifname, a->hook),
+		.adopted = !lg_made_here(a->kern, a->ifname, a->hook),
 	};
 	snprintf(ret->ifname, sizeof(ret->ifname), "%s", a->ifname);
 	return 0;
@@ -384,7 +409,7 @@ static int tcx_attach(struct attempt *a, struct lg_attachment *ret)
 		r = refuse(a, -errno, NULL);
 	else
 		r = 0;
-	return r < 0 ? r : report_link(a, !made_here(a->kern, a->ifname, a->hook), ret);
+	return r < 0 ? r : report_link(a, !lg_made_here(a->kern, a->ifname, a->hook), ret);
 }
 
 /* tcx where the kernel has it, but a filter of ours that is there already stays. */
@@ -417,7 +442,9 @@ static bool mode_fits(enum lg_hook hook, enum lg_attach_mode mode)
 {
 	switch (mode) {
 	case LG_MODE_XDP_NATIVE:
-	case LG_MODE_XDP_GENERIC: return hook == LG_HOOK_XDP;
+	case LG_MODE_XDP_GENERIC:
+	case LG_MODE_SHARED_NATIVE:
+	case LG_MODE_SHARED_GENERIC: return hook == LG_HOOK_XDP;
 	case LG_MODE_NONE:
 	case LG_MODE_TCX:
 	case LG_MODE_CLSACT: return hook == LG_HOOK_TC_INGRESS || hook == LG_HOOK_TC_EGRESS;
@@ -446,6 +473,7 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 		return -ENODEV;
 	}
 	lg_pins_link_path(kern, ifname, hook, a.path, sizeof(a.path));
+	follow_rename(&a);
 	r = hook == LG_HOOK_XDP ? xdp_attach(&a, ret) : tc_attach(&a, ret);
 	if (r == 0)
 		*ret_fail = LG_KERN_OK;
@@ -462,7 +490,7 @@ static int remove_pin(struct lg_kern *kern, const char *path, enum lg_hook hook)
 	int r;
 
 	if (lg_clsact_is_record(path))
-		return lg_clsact_remove(kern, path, hook);
+		return hook == LG_HOOK_XDP ? lg_shared_remove(kern, path) : lg_clsact_remove(kern, path, hook);
 	r = lg_link_open(path, hook, &facts, &fd);
 	if (r == -ENOENT)
 		return 0;
@@ -484,7 +512,7 @@ int lg_kern_detach(struct lg_kern *kern, const char *ifname, enum lg_hook hook)
 	r = remove_pin(kern, path, hook);
 	if (r < 0)
 		return r;
-	made_drop(kern, ifname, hook);
+	lg_made_drop(kern, ifname, hook);
 	return 0;
 }
 
@@ -527,7 +555,7 @@ static int remove_unwanted(void *arg, const char *path, const char *name)
 	r = remove_pin(s->kern, path, hook);
 	if (r < 0)
 		return r;
-	made_drop(s->kern, ifname, hook);
+	lg_made_drop(s->kern, ifname, hook);
 	s->n_links += r;
 	return 0;
 }
@@ -609,7 +637,9 @@ static int look(struct lg_kern *kern, const char *path, const char *pinned, enum
 	_cleanup_fd_ int fd = -1;
 	int r;
 
-	if (lg_clsact_is_record(path)) {
+	if (lg_clsact_is_record(path) && hook == LG_HOOK_XDP) {
+		r = lg_shared_query(kern, path, &at);
+	} else if (lg_clsact_is_record(path)) {
 		r = lg_clsact_query(kern, path, hook, &at.ifindex, &at.prog_id);
 		at.mode = r == 1 ? LG_MODE_CLSACT : LG_MODE_NONE;
 	} else {
@@ -630,7 +660,7 @@ static int look(struct lg_kern *kern, const char *path, const char *pinned, enum
 		snprintf(at.ifname, sizeof(at.ifname), "%s", pinned);
 	else if (at.mode == LG_MODE_NONE || !if_indextoname(at.ifindex, at.ifname))
 		return 0;
-	at.adopted = !made_here(kern, pinned, hook);
+	at.adopted = !lg_made_here(kern, pinned, hook);
 	*ret = at;
 	return 1;
 }
@@ -673,6 +703,7 @@ int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t 
 static int count_one(void *arg, const char *path, const char *name)
 {
 	struct lg_link_facts facts = { 0 };
+	struct lg_attachment at = { 0 };
 	struct sweep *s = arg;
 	_cleanup_fd_ int fd = -1;
 	enum lg_hook hook;
@@ -681,7 +712,11 @@ static int count_one(void *arg, const char *path, const char *name)
 
 	if (!lg_pins_link_parse(name, ifname, &hook))
 		return 0;
-	if (lg_clsact_is_record(path))
+	if (lg_clsact_is_record(path) && hook == LG_HOOK_XDP) {
+		r = lg_shared_query(s->kern, path, &at);
+		facts.ifindex = at.ifindex;
+		facts.prog_id = at.prog_id;
+	} else if (lg_clsact_is_record(path))
 		r = lg_clsact_query(s->kern, path, hook, &facts.ifindex, &facts.prog_id);
 	else
 		r = lg_link_open(path, hook, &facts, &fd);
@@ -717,8 +752,9 @@ static int update_one(void *arg, const char *path, const char *name)
 
 	if (!lg_pins_link_parse(name, ifname, &hook))
 		return 0;
+	/* What is shared is renewed when its interface is attached. */
 	if (lg_clsact_is_record(path))
-		return lg_clsact_update(kern, path, hook);
+		return hook == LG_HOOK_XDP ? 0 : lg_clsact_update(kern, path, hook);
 	r = lg_link_open(path, hook, &facts, &fd);
 	if (r < 0)
 		return r;

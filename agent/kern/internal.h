@@ -2,6 +2,8 @@
  * What the files of kern/ share among themselves; nobody outside includes it. Same thread as kern.h. */
 #pragma once
 
+#include <stdarg.h>
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
@@ -91,6 +93,7 @@ struct lg_print {
 
 /* Sends libbpf's lines to lg_debug() from now on. */
 void lg_print_hook(void);
+int lg_print_line(enum libbpf_print_level level, const char *fmt, va_list ap);
 /* Notes them in *print, too, until lg_print_end(). The last listener alone hears. */
 void lg_print_begin(struct lg_print *print);
 void lg_print_end(void);
@@ -221,6 +224,31 @@ int lg_clsact_query(struct lg_kern *kern, const char *path, enum lg_hook hook, u
 int lg_clsact_each(uint32_t ifindex, enum lg_hook hook, int (*fn)(const struct nlmsghdr *nlh, void *arg), void *arg);
 /* Whether the pin of this path is such a record. */
 bool lg_clsact_is_record(const char *path);
+
+/* ---- shared.c: XDP beside programs of others, through libxdp ---- */
+
+/*
+ * Attaches at an interface, or adopts and renews what is there; `path` is the pin that a link would have. Returns 0, 1 (ours was there,
+ * with the same code), or negative errno with *print filled, or *c when it is not the kernel that says no.
+ */
+int lg_shared_attach(struct lg_kern *kern, const char *path, uint32_t ifindex, enum lg_attach_mode mode, struct lg_print *print,
+		     struct lg_complaint *c);
+/* Detaches what a record (a directory at `path`) says, and removes it. Returns how many went. */
+int lg_shared_remove(struct lg_kern *kern, const char *path);
+/* 1 with ifindex, mode and prog_id filled, or 0. */
+int lg_shared_query(struct lg_kern *kern, const char *path, struct lg_attachment *ret);
+
+/* ---- made.c ---- */
+
+bool lg_made_here(const struct lg_kern *kern, const char *ifname, enum lg_hook hook);
+/* Want of memory only makes a new attachment look like an old one. */
+void lg_made_add(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
+void lg_made_drop(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
+
+/* ---- load.c ---- */
+
+/* The object of this build, not loaded. */
+int lg_object_open(struct bpf_object **ret_obj);
 
 /* ---- attach.c ---- */
 

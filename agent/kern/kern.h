@@ -102,9 +102,11 @@ enum lg_attach_mode {
 	LG_MODE_XDP_GENERIC,
 	LG_MODE_TCX,
 	LG_MODE_CLSACT,
+	LG_MODE_SHARED_NATIVE,	/* XDP beside programs of others, in libxdp's dispatcher */
+	LG_MODE_SHARED_GENERIC,
 	LG_MODE_ELSEWHERE,	/* attached in another network namespace than ours: how cannot be seen from here */
 };
-/* "native", "generic", "tcx", "clsact", "elsewhere", "none" */
+/* "native", "generic", "shared_native", "shared_generic", "tcx", "clsact", "elsewhere", "none" */
 const char *lg_attach_mode_name(enum lg_attach_mode mode);
 /* "xdp", "tc_ingress", "tc_egress": as in pins and metrics */
 const char *lg_hook_name(enum lg_hook hook);

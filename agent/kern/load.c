@@ -234,6 +234,18 @@ static int reuse_maps(struct loading *l)
 
 /* ---- loading ---- */
 
+int lg_object_open(struct bpf_object **ret_obj)
+{
+	size_t len;
+	const void *bytes = leasegate_bpf__elf_bytes(&len);
+	struct bpf_object *obj = bpf_object__open_mem(bytes, len, NULL);
+
+	if (!obj)
+		return -errno;
+	*ret_obj = obj;
+	return 0;
+}
+
 static int skel_open(struct loading *l)
 {
 	uint32_t max_rules = l->o->max_rules ? l->o->max_rules : LG_RULES_DEFAULT;

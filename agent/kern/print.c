@@ -65,7 +65,7 @@ static void debug_tail(const char *text)
 	}
 }
 
-static int print_line(enum libbpf_print_level level, const char *fmt, va_list ap)
+int lg_print_line(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	_cleanup_free_ char *text = NULL;
 
@@ -83,7 +83,7 @@ static int print_line(enum libbpf_print_level level, const char *fmt, va_list ap
 
 void lg_print_hook(void)
 {
-	libbpf_set_print(print_line);
+	libbpf_set_print(lg_print_line);
 }
 
 void lg_print_begin(struct lg_print *print)

@@ -97,17 +97,18 @@ static int attach_as(struct lg_node *n, struct lg_node_interface *i, enum lg_hoo
  * again would leave packets unlimited for a moment, at every start. */
 static int attach_auto(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
+	enum lg_attach_mode generic = i->config->shared ? LG_MODE_SHARED_GENERIC : LG_MODE_XDP_GENERIC;
 	struct lg_attachment a;
 	char why[sizeof(c->text)];
 	int r;
 
-	if (lg_kern_attached(n->kern, i->name, LG_HOOK_XDP, &a) == 1 && a.mode == LG_MODE_XDP_GENERIC)
-		return attach_as(n, i, LG_HOOK_XDP, LG_MODE_XDP_GENERIC, ret_fail, c);
-	r = attach_as(n, i, LG_HOOK_XDP, LG_MODE_XDP_NATIVE, ret_fail, c);
+	if (lg_kern_attached(n->kern, i->name, LG_HOOK_XDP, &a) == 1 && a.mode == generic)
+		return attach_as(n, i, LG_HOOK_XDP, generic, ret_fail, c);
+	r = attach_as(n, i, LG_HOOK_XDP, i->config->shared ? LG_MODE_SHARED_NATIVE : LG_MODE_XDP_NATIVE, ret_fail, c);
 	if (r >= 0 || *ret_fail != LG_KERN_FEATURE)
 		return r;
 	memcpy(why, c->text, sizeof(why));
-	r = attach_as(n, i, LG_HOOK_XDP, LG_MODE_XDP_GENERIC, ret_fail, c);
+	r = attach_as(n, i, LG_HOOK_XDP, generic, ret_fail, c);
 	if (r < 0)
 		return r;
 	lg_warn("%s: in generic XDP, slower than native and after the adapter's own work: %s", i->name, why);
@@ -117,10 +118,16 @@ static int attach_auto(struct lg_node *n, struct lg_node_interface *i, enum lg_k
 static int attach_xdp(struct lg_node *n, struct lg_node_interface *i, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
 	const struct lg_interface *config = i->config;
+	bool generic = config->xdp == LG_XDP_GENERIC;
+	enum lg_attach_mode mode;
 
 	if (config->xdp == LG_XDP_AUTO && !config->require_native)
 		return attach_auto(n, i, ret_fail, c);
-	return attach_as(n, i, LG_HOOK_XDP, config->xdp == LG_XDP_GENERIC ? LG_MODE_XDP_GENERIC : LG_MODE_XDP_NATIVE, ret_fail, c);
+	if (config->shared)
+		mode = generic ? LG_MODE_SHARED_GENERIC : LG_MODE_SHARED_NATIVE;
+	else
+		mode = generic ? LG_MODE_XDP_GENERIC : LG_MODE_XDP_NATIVE;
+	return attach_as(n, i, LG_HOOK_XDP, mode, ret_fail, c);
 }
 
 struct search {

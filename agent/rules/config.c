@@ -170,6 +170,7 @@ static int interface_read(struct reader *r, const struct lg_node *item)
 	interface->is_pattern = lg_ifname_is_pattern(interface->name);
 	interface->wait = is_written(at, LG_CF_IF_WAIT) ? at[LG_CF_IF_WAIT].num : interface->is_pattern;
 	interface->xdp = (enum lg_xdp_choice)at[LG_CF_IF_XDP].num;
+	interface->shared = at[LG_CF_IF_ATTACH].num;
 	interface->require_native = at[LG_CF_IF_REQUIRE_NATIVE].num;
 	interface->tc = is_written(at, LG_CF_IF_TC) ? at[LG_CF_IF_TC].num : interface->xdp == LG_XDP_OFF;
 	interface->tc_egress = at[LG_CF_IF_TC_EGRESS].num;
@@ -181,6 +182,8 @@ static int interface_read(struct reader *r, const struct lg_node *item)
 	if (interface->require_native && interface->xdp != LG_XDP_NATIVE && interface->xdp != LG_XDP_AUTO)
 		return complain(r, at, LG_CF_IF_REQUIRE_NATIVE, "needs `xdp: native`, and xdp is %s here",
 				interface->xdp == LG_XDP_OFF ? "off" : "generic");
+	if (interface->shared && interface->xdp == LG_XDP_OFF)
+		return complain(r, at, LG_CF_IF_ATTACH, "is about XDP, and xdp is off here: at tc there is room for all");
 	if (interface->is_pattern && !interface->wait)
 		return complain(r, at, LG_CF_IF_WAIT, "\"%s\" is a pattern, which any number of interfaces may fit, none too",
 				interface->name);

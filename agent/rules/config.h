@@ -23,6 +23,7 @@ struct lg_interface {
 	bool is_pattern;	/* stands for every interface whose name fits */
 	bool wait;		/* the node starts without it */
 	bool require_native;
+	bool shared;		/* XDP through libxdp's dispatcher */
 	enum lg_xdp_choice xdp;	/* default off: attaching XDP resets some NICs */
 	bool tc;		/* ingress; default on unless xdp is on: two hooks in one packet's way would charge twice */
 	bool tc_egress;		/* default off */

@@ -317,6 +317,23 @@ static void a_link_follows_its_interface_to_a_new_name(void **state)
 	assert_false(is_pinned("links/lgk0-xdp"));
 }
 
+static void a_filter_follows_its_interface_to_a_new_name(void **state)
+{
+	struct lg_attachment before, after;
+
+	(void)state;
+	before = attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_CLSACT);
+	kern = lg_kern_free(kern);
+	run("ip link set lgk0 down && ip link set lgk0 name lgk2");
+	reopen();
+	after = attach(kern, "lgk2", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
+	assert_int_equal(after.mode, LG_MODE_CLSACT);
+	assert_int_equal(after.ifindex, before.ifindex);
+	assert_true(after.adopted);
+	assert_true(is_pinned("links/lgk2-tc_ingress"));
+	assert_int_equal(n_links_pinned(), 1);
+}
+
 static void names_that_a_bpf_file_system_refuses_are_escaped(void **state)
 {
 	struct lg_attachment list[2];
@@ -547,6 +564,7 @@ int main(void)
 		T(what_was_attached_to_interfaces_that_went_while_no_daemon_ran_is_cleared),
 		T(pins_follow_interfaces_through_coming_and_going),
 		T(a_link_follows_its_interface_to_a_new_name),
+		T(a_filter_follows_its_interface_to_a_new_name),
 		T(names_that_a_bpf_file_system_refuses_are_escaped),
 		T(a_clsact_qdisc_that_we_made_goes_with_its_last_filter),
 		T(a_clsact_qdisc_that_others_made_or_use_stays),

@@ -46,7 +46,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"  - name: eth1\n"
 				"  - {name: eth2, xdp: generic, tc_egress: on}\n"
 				"  - {name: \"veth*\", xdp: auto, require_native: true}\n"
-				"  - {name: eth3, wait: true}\n"
+				"  - {name: eth3, wait: true, xdp: native, attach: shared}\n"
 				"test:\n"
 				"  dial_via: {eu: 127.0.0.1:7600}\n";
 static const char full_region[] = "instance: edge-2\n"
@@ -141,7 +141,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_true(c.interfaces[3].is_pattern && c.interfaces[3].wait && c.interfaces[3].require_native);
 	assert_int_equal(c.interfaces[3].xdp, LG_XDP_AUTO);
 	assert_false(c.interfaces[3].tc);
-	assert_true(c.interfaces[4].wait && !c.interfaces[4].is_pattern);
+	assert_true(c.interfaces[4].wait && !c.interfaces[4].is_pattern && c.interfaces[4].shared && !c.interfaces[3].shared);
 	assert_int_equal(c.n_dial_via, 1);
 	assert_string_equal(lg_config_dial(&c, "eu"), "127.0.0.1:7600");
 	assert_string_equal(lg_config_dial(&c, "us"), "[2001:db8::1]:7401");
@@ -423,6 +423,8 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:2:43: require_native: needs `xdp: native`, and xdp is off here" },
 		{ "rules: r\ninterfaces: [{name: eth0, xdp: generic, require_native: true}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:57: require_native: needs `xdp: native`, and xdp is generic here" },
+		{ "rules: r\ninterfaces: [{name: eth0, attach: shared}]\n", LG_CONFIG_NODE,
+		  "c.yaml:2:35: attach: is about XDP, and xdp is off here: at tc there is room for all" },
 		{ "rules: r\ninterfaces: [{name: \"a b*\"}]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:21: name: \"a b*\" cannot be an interface: 1 to 63 characters, no blank, / or :" },
 		{ "rules: r\ninterfaces: [{name: eth0, xdp: native, tc: on}]\n", LG_CONFIG_NODE,
