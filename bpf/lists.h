@@ -170,14 +170,32 @@ __noinline int lg_is_banned(const struct lg_visit *visit)
 	return ban && (__s64)(lg_clock(true) - lg_read(ban->until_ns)) < 0;
 }
 
+/* One ban more of the rule, or one for which there is no room. */
+static __always_inline void lg_ban_count(const struct lg_rule *rule, int done)
+{
+	struct lg_rule_counts *counts;
+	struct lg_shared *words;
+	__u32 zero = 0, id = rule->rule_id;
+
+	if (!done) {
+		words = bpf_map_lookup_elem(&shared, &zero);
+		if (words)
+			__sync_fetch_and_add(&words->bans_full, 1);
+		return;
+	}
+	counts = bpf_map_lookup_elem(&rule_counts, &id);
+	if (counts)
+		counts->bans.packets++;
+}
+
 /* Bans the key at hand. Whoever moves the end of a ban that is over writes the rest. */
 static __always_inline int lg_ban(const struct lg_visit *visit, const struct lg_rule *rule)
 {
 	struct lg_ban fresh = {}, *ban;
 	__u64 now_ns, until_ns;
-	struct lg_shared *words;
 	struct lg_key key;
-	__u32 zero = 0, times = 0;
+	__u32 times = 0;
+	int done;
 
 	if (!visit || !rule)
 		return 0;
@@ -195,17 +213,15 @@ static __always_inline int lg_ban(const struct lg_visit *visit, const struct lg_
 		ban->since_ns = lg_clock(true);
 		ban->times = times;
 		ban->by_operator = 0;
+		lg_ban_count(rule, 1);
 		return 1;
 	}
 	fresh.since_ns = now_ns;
 	fresh.until_ns = now_ns + rule->ban.for_ns;
 	fresh.times = 1;
-	if (!(int)bpf_map_update_elem(&bans, &key, &fresh, BPF_NOEXIST))
-		return 1;
-	words = bpf_map_lookup_elem(&shared, &zero);
-	if (words)
-		__sync_fetch_and_add(&words->bans_full, 1);
-	return 0;
+	done = !(int)bpf_map_update_elem(&bans, &key, &fresh, BPF_NOEXIST);
+	lg_ban_count(rule, done);
+	return done;
 }
 
 /* Counts a refusal of the key at hand. Returns enum lg_strike_outcome. */

@@ -39,6 +39,8 @@ int lg_ctl_curve(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_preflight(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_lists(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_bans(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_bypass(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_detach(const struct lg_ctl *ctl, int argc, char **argv);
 
@@ -52,6 +54,8 @@ int lg_ctl_usage(const struct lg_ctl *ctl, const char *command, const char *argu
 int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern);
 /* Asks a daemon ("node" or "region") of the instance. 0; 1 when none is running; negative errno with *c filled. */
 int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c);
+/* The same for a request that says more. */
+int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *request, json_t **ret_reply, struct lg_complaint *c);
 /* Prints and drops the reference. */
 int lg_ctl_print(json_t *value);
 const char *lg_ctl_reason_label(unsigned reason);

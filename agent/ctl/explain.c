@@ -16,6 +16,7 @@
 #include "rules/compile.h"
 #include "rules/config.h"
 #include "rules/explain.h"
+#include "rules/words.h"
 #include "rules/yaml.h"
 
 #define TEXT_LEN 1024
@@ -342,6 +343,22 @@ static void rule_explain(const struct lg_ctl *ctl, const struct lg_rule_def *rul
 		rule_print(rule, env, leased ? &forecast : NULL);
 }
 
+/* What comes before the rules. */
+static void before_print(const struct lg_rules *rules)
+{
+	size_t n_allow = 0;
+	char match[TEXT_LEN];
+
+	for (size_t i = 0; i < rules->n_listed; i++)
+		n_allow += rules->listed[i].verdict == LG_LIST_ALLOW;
+	if (rules->n_listed)
+		printf("lists: %zu prefixes pass, %zu are refused, before any rule\n", n_allow, rules->n_listed - n_allow);
+	for (size_t i = 0; i < rules->n_exemptions; i++) {
+		lg_match_text(&rules->exemptions[i].match, match, sizeof(match));
+		printf("%s (exempt: passes whatever lists and rules say)\n  matches   %s\n", rules->exemptions[i].name, match);
+	}
+}
+
 /* Everything that a node would refuse at its start. */
 static int rules_read(const char *path, const struct where *where, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
@@ -382,6 +399,8 @@ int lg_ctl_explain(const struct lg_ctl *ctl, int argc, char **argv)
 		lg_complaint_format(&c, text, sizeof(text));
 		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", text);
 	}
+	if (!ctl->json)
+		before_print(rules);
 	list = json_array();
 	for (size_t i = 0; i < rules->n; i++)
 		rule_explain(ctl, &rules->v[i], &where.fleet, &env, list);

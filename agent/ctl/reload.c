@@ -2,58 +2,139 @@
 #include "ctl/ctl.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/num.h"
+#include "ctl/peers.h"
+
+#define CONFIRM_MAX_NS (24ull * 3600 * LG_NS_PER_S)
+
+/* What the arguments ask for. */
+struct reload {
+	const struct lg_ctl *ctl;
+	bool yes;		/* whoever is cut off */
+	bool confirm;		/* what is on trial */
+	uint64_t timeout_ns;	/* 0: no trial */
+	json_t *done;
+};
+
+static json_t *peers_json(void)
+{
+	static struct lg_peer peers[LG_CTL_PEERS_MAX];
+	size_t n = lg_ctl_peers(peers);
+	json_t *list = json_array();
+	char peer[LG_IP_TEXT_LEN], local[LG_IP_TEXT_LEN];
+
+	for (size_t i = 0; i < n; i++) {
+		lg_addr_format(peers[i].peer, peer, sizeof(peer));
+		lg_addr_format(peers[i].local, local, sizeof(local));
+		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:s}", "peer", peer, "peer_port", (int)peers[i].peer_port,
+						      "local", local, "local_port", (int)peers[i].local_port, "interface",
+						      peers[i].interface));
+	}
+	return list;
+}
+
+static json_t *request_of(const struct reload *w)
+{
+	if (w->confirm)
+		return json_pack("{s:s}", "cmd", "confirm");
+	return json_pack("{s:s, s:I, s:o}", "cmd", "reload", "confirm_ms", (json_int_t)(w->timeout_ns / LG_NS_PER_MS), "peers",
+			 w->yes ? json_array() : peers_json());
+}
 
 /* 0: told and done, 1: no such daemon, 2: refused (already said). */
-static int reload_role(const struct lg_ctl *ctl, const char *role, json_t *done)
+static int reload_role(const struct reload *w, const char *role)
 {
+	json_t *request = request_of(w), *reply = NULL;
 	struct lg_complaint c = { 0 };
-	json_t *reply = NULL;
 	int r;
 
-	r = lg_ctl_ask(ctl, role, "reload", &reply, &c);
+	r = lg_ctl_ask_for(w->ctl, role, request, &reply, &c);
+	json_decref(request);
 	if (r == 1)
 		return 1;
 	if (r < 0) {
-		lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s: %s", role, c.text);
+		lg_ctl_fail(w->ctl, LG_CTL_REFUSED, "%s: %s", role, c.text);
 		return 2;
 	}
 	if (!json_is_true(json_object_get(reply, "ok"))) {
-		lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s: %s; nothing was changed", role,
+		lg_ctl_fail(w->ctl, LG_CTL_REFUSED, "%s: %s; nothing was changed", role,
 			    json_string_value(json_object_get(reply, "error")));
 		json_decref(reply);
 		return 2;
 	}
 	json_decref(reply);
-	json_array_append_new(done, json_string(role));
+	json_array_append_new(w->done, json_string(role));
 	return 0;
+}
+
+static int arguments(struct reload *w, int argc, char **argv)
+{
+	struct lg_complaint c = { 0 };
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--yes") == 0) {
+			w->yes = true;
+		} else if (strcmp(argv[i], "--confirm") == 0) {
+			w->confirm = true;
+		} else if (strcmp(argv[i], "--confirm-timeout") == 0 && i + 1 < argc) {
+			if (lg_duration_parse(argv[++i], LG_NS_PER_S, CONFIRM_MAX_NS, &w->timeout_ns, &c) < 0)
+				return lg_ctl_fail(w->ctl, LG_CTL_USAGE, "reload --confirm-timeout %s: %s", argv[i], c.text);
+		} else {
+			return lg_ctl_usage(w->ctl, "reload", argv[i]);
+		}
+	}
+	if (w->confirm && (w->yes || w->timeout_ns))
+		return lg_ctl_usage(w->ctl, "reload", "--confirm with anything else");
+	return 0;
+}
+
+static void done_print(const struct reload *w)
+{
+	char timeout[LG_NUM_TEXT_LEN];
+
+	lg_duration_format(w->timeout_ns, timeout, sizeof(timeout));
+	for (size_t i = 0; i < json_array_size(w->done); i++) {
+		const char *role = json_string_value(json_array_get(w->done, i));
+
+		if (w->confirm)
+			printf("%s: the rules in force are confirmed\n", role);
+		else if (w->timeout_ns && strcmp(role, "node") == 0)
+			printf("%s: rules read again and in force for %s: `leasegate reload --confirm` keeps them\n", role, timeout);
+		else
+			printf("%s: rules read again and in force\n", role);
+	}
+}
+
+/* Those of a region server are not on trial: they cut nobody off from this host. */
+static int reload_all(struct reload *w)
+{
+	static const char *const roles[] = { "region", "node" };
+
+	for (size_t i = w->confirm; i < N_ELEMS(roles); i++)
+		if (reload_role(w, roles[i]) == 2)
+			return LG_CTL_REFUSED;
+	if (json_array_size(w->done) == 0)
+		return lg_ctl_fail(w->ctl, LG_CTL_REFUSED, "instance %s: no daemon is running (nothing at %s)", w->ctl->instance,
+				   w->ctl->run_dir);
+	if (w->ctl->json)
+		return lg_ctl_print(json_pack("{s:O}", w->confirm ? "confirmed" : "reloaded", w->done));
+	done_print(w);
+	return LG_CTL_OK;
 }
 
 int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv)
 {
-	static const char *const roles[] = { "region", "node" };
-	json_t *done = json_array();
+	struct reload w = { .ctl = ctl };
 	int r;
 
-	if (argc > 1) {
-		json_decref(done);
-		return lg_ctl_usage(ctl, "reload", argv[1]);
-	}
-	for (size_t i = 0; i < N_ELEMS(roles); i++) {
-		r = reload_role(ctl, roles[i], done);
-		if (r == 2) {
-			json_decref(done);
-			return LG_CTL_REFUSED;
-		}
-	}
-	if (json_array_size(done) == 0) {
-		json_decref(done);
-		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "instance %s: no daemon is running (nothing at %s)", ctl->instance,
-				   ctl->run_dir);
-	}
-	if (ctl->json)
-		return lg_ctl_print(json_pack("{s:o}", "reloaded", done));
-	for (size_t i = 0; i < json_array_size(done); i++)
-		printf("%s: rules read again and in force\n", json_string_value(json_array_get(done, i)));
-	json_decref(done);
-	return LG_CTL_OK;
+	r = arguments(&w, argc, argv);
+	if (r)
+		return r;
+	w.done = json_array();
+	r = reload_all(&w);
+	json_decref(w.done);
+	return r;
 }

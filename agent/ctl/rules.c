@@ -118,6 +118,18 @@ static void rule_print(const struct lg_rule *rule, const char *name, const char 
 		       json_number_value(json_object_get(settings, "region_period_ms")));
 }
 
+/* The kernel has bits of them, a running node their names. */
+static void exemptions_print(const json_t *list)
+{
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach(list, i, e)
+		printf("  -  %-20s exempt: %s (%s)\n", json_string_value(json_object_get(e, "name")),
+		       json_string_value(json_object_get(e, "match")),
+		       strcmp(json_string_value(json_object_get(e, "by")), "node") == 0 ? "the node's own, within bounds" : "rules file");
+}
+
 int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 {
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
@@ -154,6 +166,8 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 		else
 			rule_print(rule, name, match, &counts, settings);
 	}
+	if (!ctl->json)
+		exemptions_print(json_object_get(reply, "exemptions"));
 	json_decref(reply);
 	if (ctl->json)
 		return lg_ctl_print(list);

@@ -109,6 +109,9 @@ static void node_print(const json_t *node)
 	       json_is_true(json_object_get(node, "ready")) ? "" : json_string_value(json_object_get(node, "why")),
 	       json_is_true(json_object_get(node, "degraded")) ? ", DEGRADED: global rules without their upstream" : "");
 	missing_print(node);
+	if (json_is_number(json_object_get(node, "confirm_in_s")))
+		printf("  RULES ON TRIAL: those before them come back in %.0f s, unless `leasegate reload --confirm` keeps them\n",
+		       json_number_value(json_object_get(node, "confirm_in_s")));
 	if (*json_string_value(json_object_get(node, "rules_why")))
 		printf("  RULES: those last in force, not those of the file: %s\n", json_string_value(json_object_get(node, "rules_why")));
 	printf("  leases: %lld keys, %lld tokens left\n", (long long)json_integer_value(json_object_get(node, "leased_keys")),

@@ -62,7 +62,32 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "Reports per second at the home times the most tokens out at once is at least arrivals times active regions: halving the one\n"
 	  "doubles the other. Messages are counted on the wire; with many keys, active regions are counted for each key.\n",
 	  lg_ctl_curve },
-	{ "reload", "", "the running daemons read their rules again; a bad file changes nothing", NULL, lg_ctl_reload },
+	{ "reload", "[--yes] [--confirm-timeout DURATION] | --confirm",
+	  "the running daemons read their rules again; a bad file changes nothing",
+	  "  --yes                       also if that cuts off somebody who is logged in over SSH\n"
+	  "  --confirm-timeout DURATION  the rules before these come back by themselves, unless they are confirmed in time\n"
+	  "  --confirm                   keep the rules in force, which wait for it\n"
+	  "Looked at are the session of the caller and those established at the port of sshd. They are cut off by the deny list, by a rule\n"
+	  "that denies everything, or by one that admits less than 10 packets or 1500 bytes a second. While rules wait to be confirmed\n"
+	  "a daemon that starts anew takes those before them.\n",
+	  lg_ctl_reload },
+	{ "lists", "[list | add PREFIX --allow|--deny [--for DURATION] [--yes] | remove PREFIX | test ADDRESS]",
+	  "addresses that pass or are refused before any rule, with or without a daemon",
+	  "  list            all of them, those of the rules file too (default)\n"
+	  "  add PREFIX      put an address or prefix on a list, in place of what the rules file says of just this prefix\n"
+	  "  --for DURATION  such as 10m; then it is off the list by itself\n"
+	  "  --yes           also if --deny cuts off somebody who is logged in over SSH\n"
+	  "  remove PREFIX   take back what was added\n"
+	  "  test ADDRESS    what the lists say of an address, and by which prefix\n"
+	  "The longest prefix decides. What is added stays over reloads and restarts, and over a reboot once a node has seen it.\n",
+	  lg_ctl_lists },
+	{ "bans", "[list [--rule NAME] | add RULE KEY --for DURATION | remove RULE KEY]",
+	  "keys that their rule shuts out, with or without a daemon",
+	  "  list         all of them, and until when (default)\n"
+	  "  add          shut a key out by hand: an address or prefix as the rule has for its keys. The rule must have `ban`\n"
+	  "  remove       let a key in again; KEY as it is listed\n"
+	  "  --rule NAME  only of this rule\n",
+	  lg_ctl_bans },
 	{ "bypass", "[on [--for DURATION] | off]", "let everything through at once, with or without a daemon",
 	  "  on              until switched off\n"
 	  "  --for DURATION  such as 10m; then limits apply again by themselves\n"

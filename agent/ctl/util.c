@@ -43,16 +43,23 @@ int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern)
 	return lg_ctl_fail(ctl, fail, "%s", c.text);
 }
 
-int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c)
+int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *request, json_t **ret_reply, struct lg_complaint *c)
 {
-	json_t *request = json_pack("{s:s}", "cmd", cmd);
 	char path[512];
 	int r;
 
 	snprintf(path, sizeof(path), "%s/%s.sock", ctl->run_dir, role);
 	r = lg_admin_call(path, request, 10000, ret_reply, c);
-	json_decref(request);
 	return r == -ENOENT || r == -ECONNREFUSED ? 1 : r;
+}
+
+int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c)
+{
+	json_t *request = json_pack("{s:s}", "cmd", cmd);
+	int r = lg_ctl_ask_for(ctl, role, request, ret_reply, c);
+
+	json_decref(request);
+	return r;
 }
 
 int lg_ctl_print(json_t *value)

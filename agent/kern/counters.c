@@ -133,17 +133,18 @@ int lg_kern_later_fragments_read(struct lg_kern *kern, uint64_t ret[_LG_HOOK_N])
 
 int lg_kern_rule_counts_read(struct lg_kern *kern, uint32_t rule_id, struct lg_rule_counts *ret)
 {
+	const size_t n = sizeof(*ret) / sizeof(struct lg_count); /* that is all it has */
 	_cleanup_free_ struct lg_count *counts = NULL;
 	int r, n_cpus;
 
 	if (rule_id == 0 || rule_id > kern->max_rules)
 		return -EINVAL;
-	r = cpu_room(LG_REASON_SLOTS, &counts, &n_cpus);
+	r = cpu_room(n, &counts, &n_cpus);
 	if (r < 0)
 		return r;
 	if (bpf_map_lookup_elem(kern->map_fd[LG_MAP_RULE_COUNTS], &rule_id, counts) < 0)
 		return -errno;
-	sum_cpus(counts, n_cpus, LG_REASON_SLOTS, ret->by_reason);
+	sum_cpus(counts, n_cpus, n, (struct lg_count *)ret);
 	return 0;
 }
 

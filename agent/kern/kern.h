@@ -154,6 +154,9 @@ int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct 
 int lg_kern_rules_load(struct lg_kern *kern, const struct lg_ruleset *set, const struct lg_classifier *classifier,
 		       const struct lg_rule_name *names);
 
+/* The classifier of the set in force, some megabytes. */
+int lg_kern_classifier_read(struct lg_kern *kern, struct lg_classifier *ret_classifier);
+
 /* Tells packets on the interface of this name which of those that rules name it is: to be called before it is attached. */
 int lg_kern_interface_learn(struct lg_kern *kern, const char *ifname);
 /* What was hashed into a key; -ENOENT if that is not known. */

@@ -62,6 +62,17 @@ int lg_kern_rules_read(struct lg_kern *kern, struct lg_ruleset *ret_set, struct 
 	return r < 0 ? r : read_names(kern, ret_names);
 }
 
+int lg_kern_classifier_read(struct lg_kern *kern, struct lg_classifier *ret_classifier)
+{
+	struct lg_control control;
+	int r;
+
+	r = lg_kern_control_read(kern, &control);
+	if (r < 0)
+		return r;
+	return bpf_map_lookup_elem(kern->map_fd[LG_MAP_CLASSIFIERS], &control.active_set, ret_classifier) < 0 ? -errno : 0;
+}
+
 static bool set_has(const struct lg_ruleset *set, __u32 rule_id)
 {
 	for (__u32 i = 0; i < set->n_rules && i < LG_RULES_MAX; i++)

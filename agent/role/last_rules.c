@@ -9,19 +9,30 @@
 #include "rules/tree.h"
 #include "rules/yaml.h"
 
-int lg_rules_text_read(const char *path, struct lg_rules_text *ret_text, struct lg_rules **ret_rules, struct lg_complaint *c)
+/* What is kept has the files in it that its lists name. */
+static int text_read(const char *path, size_t max_bytes, struct lg_rules_text *ret_text, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	struct lg_rules_text text = { 0 };
 	int r;
 
-	r = lg_tree_file_read(path, LG_RULES_BYTES_MAX, &text.text, &text.len, c);
+	r = lg_tree_file_read(path, max_bytes, &text.text, &text.len, c);
 	if (r == 0)
-		r = lg_rules_parse(text.text, text.len, path, ret_rules, c);
-	if (r == 0)
-		*ret_text = text;
-	else
+		r = lg_rules_parse(text.text, text.len, path, &rules, c);
+	if (r == 0 && lg_rules_pack(rules, &text.text, &text.len) < 0)
+		r = lg_complain(c, "not enough memory to read it");
+	if (r < 0) {
 		lg_rules_text_fini(&text);
-	return r;
+		return r;
+	}
+	*ret_text = text;
+	*ret_rules = TAKE(rules);
+	return 0;
+}
+
+int lg_rules_text_read(const char *path, struct lg_rules_text *ret_text, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	return text_read(path, LG_RULES_BYTES_MAX, ret_text, ret_rules, c);
 }
 
 void lg_rules_text_fini(struct lg_rules_text *text)
@@ -73,7 +84,7 @@ int lg_last_rules_read(const struct lg_config *config, struct lg_rules **ret_rul
 	int r;
 
 	path_of(config, path, sizeof(path));
-	r = lg_rules_text_read(path, &text, ret_rules, c);
+	r = text_read(path, LG_RULES_PACKED_MAX, &text, ret_rules, c);
 	lg_rules_text_fini(&text);
 	return r;
 }

@@ -158,8 +158,17 @@ static void hooks_warn(const struct lg_node *n)
 
 static int ticker_set(struct lg_node *n);
 
-/* Puts the rules into force. On failure the old ones stay, in the kernel and here. */
-static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_complaint *c)
+/* The rules are not in force, so their lists must not be either. */
+static int lists_go_back(struct lg_node *n, struct lg_complaint *c)
+{
+	struct lg_complaint why = { 0 };
+
+	if (n->rules && lg_node_lists_load(n, n->rules, &why) < 0)
+		lg_complain(c, "neither could the rules of the file be loaded, nor the lists be put back to what they were: %s", why.text);
+	return -EIO;
+}
+
+int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
 				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS,
@@ -167,6 +176,7 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	_cleanup_free_ struct lg_classifier *classifier = NULL;
 	static struct lg_ruleset old_set, new_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
+	static struct lg_own_exemptions own;
 	int r;
 
 	r = lg_actions_check(rules, &n->config, c);
@@ -180,16 +190,25 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 		return lg_complain(c, "cannot read the size of the table of lines in the kernel: %s", strerror(-r));
 	env.old_set = &old_set;
 	env.old_names = old_names;
+	lg_node_exemptions(n, rules, &own);
+	env.exemptions = own.v;
+	env.n_exemptions = own.n;
 	classifier = malloc(sizeof(*classifier));
 	if (!classifier)
 		return lg_complain(c, "not enough memory to compile the rules");
 	r = lg_rules_compile(rules, &env, &new_set, classifier, new_names, c);
+	if (r == 0)
+		r = lg_node_lockout_check(n, rules, &new_set, classifier, new_names, how, c);
+	if (r == 0)
+		r = lg_node_lists_load(n, rules, c);
 	if (r < 0)
 		return r;
 	cold_starts_set(n, rules, new_names, &new_set);
 	r = lg_kern_rules_load(n->kern, &new_set, classifier, new_names);
-	if (r < 0)
-		return lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
+	if (r < 0) {
+		lg_complain(c, "cannot load the rules into the kernel: %s", strerror(-r));
+		return lists_go_back(n, c);
+	}
 	/* Leases of rules that left go back now; their buckets stay for a while, should the rule return (rules_forget). */
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (new_names[id].retired_ns && n->by_id[id].def)
@@ -198,6 +217,9 @@ static int rules_apply(struct lg_node *n, struct lg_rules *rules, struct lg_comp
 	n->rules = rules;
 	n->set = new_set;
 	memcpy(n->names, new_names, sizeof(n->names));
+	/* Bans of rules that left, or ban no more, are over. */
+	lg_node_lists_sweep(n);
+	lg_node_exemptions(n, n->rules, &n->own);
 	rules_index(n);
 	lines_warn(n);
 	hooks_warn(n);
@@ -248,14 +270,16 @@ static void rules_forget(struct lg_node *n)
 		lg_error("cannot forget rules that left: %s", strerror(-r));
 }
 
-/* The rules of the file are in force: another start may need them. */
+/* The rules of the file are in force, and for good: another start may need them. */
 static void rules_keep(struct lg_node *n)
 {
 	struct lg_complaint c = { 0 };
 
 	n->rules_why[0] = '\0';
-	if (lg_last_rules_store(&n->config, &n->rules_text, &c) < 0)
+	n->rules_kept = lg_last_rules_store(&n->config, &n->rules_text, &c) == 0;
+	if (!n->rules_kept)
 		lg_warn("%s: should the rules file be unusable at the next start, there is nothing to go on with", c.text);
+	lg_node_trial_end(n);
 }
 
 /* At the start the rules last in force stand in for a file that cannot be used. Fails, and leaves *c, when there are none. */
@@ -273,9 +297,11 @@ static int rules_fall_back(struct lg_node *n, struct lg_rules **rules, struct lg
 	*c = (struct lg_complaint){ 0 };
 	lg_rules_free(*rules);
 	*rules = last;
+	n->rules_kept = true;
 	return 0;
 }
 
+/* A daemon that ended while its rules were on trial comes back with those before them. */
 static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_complaint *c)
 {
 	struct lg_complaint of_file = { 0 };
@@ -286,6 +312,11 @@ static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_com
 		*c = of_file;
 		return r;
 	}
+	if (r == 0 && lg_node_is_unconfirmed(n)) {
+		lg_complain(&of_file, "nobody has confirmed these rules (`leasegate reload --confirm-timeout`)");
+		if (rules_fall_back(n, rules, &of_file) < 0)
+			lg_warn("%s, but there are no others", of_file.text);
+	}
 	lg_role_warn(*rules, &n->config);
 	return 0;
 }
@@ -295,9 +326,9 @@ static int rules_first_apply(struct lg_node *n, struct lg_rules **rules, struct 
 {
 	int r;
 
-	r = rules_apply(n, *rules, c);
+	r = lg_node_rules_apply(n, *rules, NULL, c);
 	if (r < 0 && rules_fall_back(n, rules, c) == 0)
-		r = rules_apply(n, *rules, c);
+		r = lg_node_rules_apply(n, *rules, NULL, c);
 	if (r < 0)
 		return r;
 	*rules = NULL;
@@ -307,18 +338,39 @@ static int rules_first_apply(struct lg_node *n, struct lg_rules **rules, struct 
 	return 0;
 }
 
-int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
+/* With the file's text in n->rules_text. Takes the rules on success. */
+static int rules_load(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c)
+{
+	bool was_on_trial = lg_node_is_unconfirmed(n);
+	int r = 0;
+
+	if (how && how->confirm_ns)
+		r = lg_node_trial_begin(n, c);
+	if (r == 0)
+		r = lg_node_rules_apply(n, rules, how, c);
+	if (r < 0) {
+		if (how && how->confirm_ns && !was_on_trial)
+			lg_node_trial_end(n);
+		return r;
+	}
+	n->rules_why[0] = '\0';
+	if (how && how->confirm_ns)
+		lg_node_trial_run(n, how->confirm_ns);
+	else
+		rules_keep(n);
+	return 0;
+}
+
+int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct lg_complaint *c)
 {
 	struct lg_rules *rules = NULL;
 	int r;
 
 	r = lg_rules_text_read(n->config.rules, &n->rules_text, &rules, c);
 	if (r == 0) {
-		r = rules_apply(n, rules, c);
+		r = rules_load(n, rules, how, c);
 		if (r < 0)
 			lg_rules_free(rules);
-		else
-			rules_keep(n);
 		lg_rules_text_fini(&n->rules_text);
 	}
 	if (r < 0) {
@@ -327,9 +379,6 @@ int lg_node_reload(struct lg_node *n, struct lg_complaint *c)
 	}
 	n->n_reloads_ok++;
 	lg_role_warn(n->rules, &n->config);
-	for (size_t i = 0; i < n->n_interfaces; i++)
-		if (n->interfaces[i].attached)
-			lg_node_advise(n, &n->interfaces[i]);
 	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
 	return 0;
 }
@@ -428,6 +477,7 @@ static void on_tick(void *arg)
 static void on_sweep(void *arg)
 {
 	lg_node_sweep(arg);
+	lg_node_lists_sweep(arg);
 	rules_forget(arg);
 	cold_starts_renew(arg);
 }
@@ -439,7 +489,7 @@ static void on_hup(void *arg)
 	char text[1024];
 
 	lg_secure_look(&n->secure);
-	if (lg_node_reload(n, &c) == 0)
+	if (lg_node_reload(n, NULL, &c) == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
 	lg_error("reload: %s; nothing was changed", text);
@@ -509,7 +559,9 @@ static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum l
 		return r;
 	*ret_fail = LG_KERN_REFUSED;
 	n->made_alone = r == 0;
+	n->lists_noted = UINT64_MAX; /* whatever the state folder has may be old */
 	if (r == 0 || r == 2) {
+		lg_node_lists_restore(n);
 		n->forgot_until_ns = life.had_earlier ? life.made_ns : 0;
 		return lg_life_store(path, &life, c);
 	}
@@ -617,6 +669,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_http_free(n->http);
 	lg_source_free(n->ticker);
 	lg_source_free(n->stopper);
+	lg_source_free(n->trial_timer);
 	for (size_t i = 0; i < n->n_sources; i++)
 		lg_source_free(n->sources[i]);
 	lg_node_links_stop(n, undo);
@@ -628,6 +681,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_loop_free(n->loop);
 	lg_rules_free(n->rules);
 	lg_rules_text_fini(&n->rules_text);
+	lg_rules_text_fini(&n->trial_text);
 	if (n->lock_fd >= 0)
 		close(n->lock_fd);
 }

@@ -17,6 +17,7 @@
 #include "role/role.h"
 #include "role/secure.h"
 #include "rules/compile.h"
+#include "rules/lockout.h"
 
 /* A rule in force, by its id. */
 struct lg_node_rule {
@@ -49,11 +50,34 @@ struct lg_node_interface {
 	uint64_t advice;	/* hash of what lg_node_advise() last said; 0: nothing */
 };
 
+#define LG_OWN_EXEMPTIONS_MAX 4
+
+/* Exemptions that a node adds itself. Matches point in here. */
+struct lg_own_exemptions {
+	size_t n;
+	struct lg_exemption v[LG_OWN_EXEMPTIONS_MAX];
+	struct lg_prefix upstream;
+};
+
+/* How rules are to be loaded. */
+struct lg_node_reload {
+	const struct lg_peer *peers;	/* sessions that must not be cut off */
+	size_t n_peers;
+	uint64_t confirm_ns;		/* 0: for good; else only if confirmed within this */
+};
+
 struct lg_node {
 	struct lg_config config;
 	struct lg_rules *rules;
 	struct lg_rules_text rules_text;	/* of a file that is to be in force soon */
 	char rules_why[1024];	/* why the rules last in force are, instead of those of the file; "" otherwise */
+	bool rules_kept;	/* the state folder has what was confirmed last */
+	struct lg_rules_text trial_text;	/* of rules on trial (node_confirm.c) */
+	uint64_t trial_until_ns;	/* 0: there is no trial */
+	struct lg_source *trial_timer;
+	struct lg_own_exemptions own;	/* of the rules in force */
+	uint64_t lists_due_ns;	/* when the operator's entries are looked at again */
+	uint64_t lists_noted;	/* of what the state folder has of them */
 	struct lg_node_rule by_id[LG_RULES_MAX + 1];
 	struct lg_ruleset set;
 	struct lg_rule_name names[LG_RULES_MAX + 1];
@@ -112,6 +136,24 @@ void lg_node_rule_gone(struct lg_node *n, uint32_t rule_id);	/* gives back and f
 void lg_node_rule_changed(struct lg_node *n, uint32_t rule_id);	/* its numbers */
 void lg_node_keys_close(struct lg_node *n);			/* orderly end: a last report; what is leased stays until its end */
 
+/* node_lists.c */
+void lg_node_exemptions(const struct lg_node *n, const struct lg_rules *rules, struct lg_own_exemptions *ret);
+int lg_node_lists_load(struct lg_node *n, const struct lg_rules *rules, struct lg_complaint *c);
+void lg_node_lists_restore(struct lg_node *n);			/* the operator's entries, after a reboot */
+void lg_node_lists_changed(struct lg_node *n);			/* the operator's tool says so */
+void lg_node_lists_sweep(struct lg_node *n);			/* entries and bans that are over */
+/* Would a session of `how` be cut off? Then a complaint. */
+int lg_node_lockout_check(struct lg_node *n, const struct lg_rules *rules, const struct lg_ruleset *set,
+			  const struct lg_classifier *classifier, const struct lg_rule_name *names, const struct lg_node_reload *how,
+			  struct lg_complaint *c);
+
+/* node_confirm.c */
+bool lg_node_is_unconfirmed(const struct lg_node *n);		/* the rules file has never been confirmed */
+int lg_node_trial_begin(struct lg_node *n, struct lg_complaint *c);	/* before rules on trial are loaded */
+void lg_node_trial_run(struct lg_node *n, uint64_t timeout_ns);	/* they are in force: their text is n->rules_text, which it takes */
+int lg_node_trial_confirm(struct lg_node *n, struct lg_complaint *c);
+void lg_node_trial_end(struct lg_node *n);			/* what is in force is confirmed, and kept */
+
 /* node_links.c */
 int lg_node_links_check(struct lg_node *n, struct lg_complaint *c);	/* is all there that must be at the start? */
 int lg_node_links_start(struct lg_node *n, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
@@ -132,4 +174,6 @@ void lg_node_http(void *arg, const struct lg_http_request *request, struct lg_ht
 bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len);
 
 /* node.c */
-int lg_node_reload(struct lg_node *n, struct lg_complaint *c);
+int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct lg_complaint *c);
+/* Puts the rules into force and takes them. On failure the old ones stay, in the kernel and here. `how` NULL: whoever is cut off. */
+int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c);

@@ -8,7 +8,9 @@
 
 #include "api/settings.h"
 #include "base/clock.h"
+#include "base/num.h"
 #include "role/status.h"
+#include "rules/words.h"
 
 bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 {
@@ -108,11 +110,12 @@ static json_t *status_json(struct lg_node *n)
 
 	totals_take(n, &t);
 	ready = lg_node_is_ready(n, why, sizeof(why));
-	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o, s:s}", "pid", (int)getpid(), "name", n->config.name,
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o, s:s, s:o}", "pid", (int)getpid(), "name", n->config.name,
 			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
 			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n),
 			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
-			 "interfaces", interfaces_json(n), "attachments", attachments_json(n), "rules_why", n->rules_why);
+			 "interfaces", interfaces_json(n), "attachments", attachments_json(n), "rules_why", n->rules_why, "confirm_in_s",
+			 n->trial_until_ns > t.now_ns ? json_real((double)(n->trial_until_ns - t.now_ns) / 1e9) : json_null());
 }
 
 /* As the kernel's reasons are called (reason.def), with one it has no word for. */
@@ -168,6 +171,25 @@ static json_t *leases_json(struct lg_node *n)
 	return json_pack("{s:o}", "node", l.list);
 }
 
+static void exemption_add(json_t *list, const struct lg_exemption *e, const char *by)
+{
+	char match[LG_MATCH_TEXT_LEN];
+
+	lg_match_text(&e->match, match, sizeof(match));
+	json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", e->name, "match", match, "by", by));
+}
+
+static json_t *exemptions_json(const struct lg_node *n)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n->rules->n_exemptions; i++)
+		exemption_add(list, &n->rules->exemptions[i], "file");
+	for (size_t i = 0; i < n->own.n; i++)
+		exemption_add(list, &n->own.v[i], "node");
+	return list;
+}
+
 /* What the class and the keys of each global rule stand for. */
 static json_t *rules_json(const struct lg_node *n)
 {
@@ -180,18 +202,74 @@ static json_t *rules_json(const struct lg_node *n)
 			json_array_append_new(list, json_pack("{s:i, s:o}", "rule_id", (int)id, "settings",
 							      lg_settings_json(def, &n->by_id[id].terms)));
 	}
-	return json_pack("{s:o}", "rules", list);
+	return json_pack("{s:o, s:o}", "rules", list, "exemptions", exemptions_json(n));
 }
 
-static json_t *reload_json(struct lg_node *n)
+static json_t *refused(const struct lg_complaint *c)
 {
-	struct lg_complaint c = { 0 };
 	char text[1024];
 
-	if (lg_node_reload(n, &c) == 0)
-		return json_pack("{s:b, s:i}", "ok", 1, "rules", (int)n->set.n_rules);
-	lg_complaint_format(&c, text, sizeof(text));
+	lg_complaint_format(c, text, sizeof(text));
 	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+}
+
+static uint16_t port_of(const json_t *object, const char *key)
+{
+	json_int_t port = json_integer_value(json_object_get(object, key));
+
+	return port > 0 && port <= 0xffff ? (uint16_t)port : 0;
+}
+
+/* A session as the operator's tool saw it; false if that makes none. */
+static bool peer_read(const json_t *object, struct lg_peer *ret)
+{
+	const char *peer = json_string_value(json_object_get(object, "peer")), *local = json_string_value(json_object_get(object, "local"));
+	const char *interface = json_string_value(json_object_get(object, "interface"));
+	struct lg_peer p = { .peer_port = port_of(object, "peer_port"), .local_port = port_of(object, "local_port") };
+	uint8_t family, local_family, len;
+	struct lg_complaint c;
+
+	if (!peer || !local || lg_prefix_parse(peer, p.peer, &family, &len, &c) < 0 ||
+	    lg_prefix_parse(local, p.local, &local_family, &len, &c) < 0 || family != local_family)
+		return false;
+	snprintf(p.interface, sizeof(p.interface), "%s", interface ? interface : "");
+	*ret = p;
+	return true;
+}
+
+static json_t *reload_json(struct lg_node *n, const json_t *request)
+{
+	const json_t *list = json_object_get(request, "peers"), *item;
+	json_int_t confirm_ms = json_integer_value(json_object_get(request, "confirm_ms"));
+	struct lg_node_reload how = { .confirm_ns = confirm_ms > 0 ? (uint64_t)confirm_ms * LG_NS_PER_MS : 0 };
+	_cleanup_free_ struct lg_peer *peers = calloc(json_array_size(list) + 1, sizeof(*peers));
+	struct lg_complaint c = { 0 };
+	size_t i;
+
+	if (!peers)
+		return NULL;
+	json_array_foreach(list, i, item)
+		if (peer_read(item, &peers[how.n_peers]))
+			how.n_peers++;
+	how.peers = peers;
+	if (lg_node_reload(n, &how, &c) < 0)
+		return refused(&c);
+	return json_pack("{s:b, s:i}", "ok", 1, "rules", (int)n->set.n_rules);
+}
+
+static json_t *confirm_json(struct lg_node *n)
+{
+	struct lg_complaint c = { 0 };
+
+	if (lg_node_trial_confirm(n, &c) < 0)
+		return refused(&c);
+	return json_pack("{s:b}", "ok", 1);
+}
+
+static json_t *lists_json(struct lg_node *n)
+{
+	lg_node_lists_changed(n);
+	return json_pack("{s:b}", "ok", 1);
 }
 
 json_t *lg_node_admin(void *arg, const json_t *request)
@@ -208,7 +286,11 @@ json_t *lg_node_admin(void *arg, const json_t *request)
 	if (cmd && strcmp(cmd, "rules") == 0)
 		return rules_json(n);
 	if (cmd && strcmp(cmd, "reload") == 0)
-		return reload_json(n);
+		return reload_json(n, request);
+	if (cmd && strcmp(cmd, "confirm") == 0)
+		return confirm_json(n);
+	if (cmd && strcmp(cmd, "lists") == 0)
+		return lists_json(n);
 	if (cmd && strcmp(cmd, "stop") == 0) {
 		lg_source_arm(n->stopper, LG_NS_PER_MS);
 		return json_pack("{s:b}", "ok", 1);
@@ -315,6 +397,41 @@ static void upstream_metrics(struct lg_node *n, struct lg_metrics *m)
 	lg_metrics_add(m, LG_METRIC_GRANTS, n->n_grants, "lessor", n->config.region, NULL);
 }
 
+struct ban_sums {
+	uint64_t now_ns;
+	uint64_t by_rule[LG_RULES_MAX + 1];
+};
+
+static int ban_sum(void *arg, const struct lg_key *key, const struct lg_ban *ban)
+{
+	struct ban_sums *sums = arg;
+
+	if (key->rule_id <= LG_RULES_MAX && ban->until_ns > sums->now_ns)
+		sums->by_rule[key->rule_id]++;
+	return 0;
+}
+
+static void ban_metrics(struct lg_node *n, struct lg_metrics *m, const struct lg_shared *shared, uint64_t now_ns)
+{
+	static struct lg_rule_counts counts;
+	static struct ban_sums sums;
+
+	sums = (struct ban_sums){ .now_ns = now_ns };
+	if (lg_kern_each_ban(n->kern, ban_sum, &sums) < 0)
+		return;
+	for (uint32_t i = 0; i < n->set.n_rules; i++) {
+		const struct lg_rule *rule = &n->set.rules[i];
+		const char *name = n->names[rule->rule_id].name;
+
+		if (!(rule->special & LG_SPECIAL_BAN) || lg_kern_rule_counts_read(n->kern, rule->rule_id, &counts) < 0)
+			continue;
+		lg_metrics_add(m, LG_METRIC_BANS, sums.by_rule[rule->rule_id], "rule", name, NULL);
+		lg_metrics_add(m, LG_METRIC_BANS_BEGUN, counts.bans.packets, "rule", name, NULL);
+	}
+	lg_metrics_add(m, LG_METRIC_BANS_FULL, shared->bans_full, NULL);
+	lg_metrics_add(m, LG_METRIC_STRIKES_LOST, shared->strikes_lost, NULL);
+}
+
 static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 {
 	static struct totals t;
@@ -341,6 +458,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 		lg_metrics_add(m, LG_METRIC_LINES_FULL, shared.lines_full, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);
+		ban_metrics(n, m, &shared, t.now_ns);
 	}
 	if (lg_kern_keys_count(n->kern, &max, &used) == 0) {
 		lg_metrics_add(m, LG_METRIC_KEYS_MAX, max, NULL);

@@ -224,6 +224,11 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.cost = (uint32_t)def->cost;
 	rule.action = (uint8_t)def->action;
 	rule.action_value = def->action_value;
+	/* In shadow mode nobody is refused, so nobody is banned for it. */
+	if (def->ban.after && !def->shadow) {
+		rule.special |= LG_SPECIAL_BAN;
+		rule.ban = def->ban;
+	}
 
 	if (lg_lines_hold(def, env)) {
 		r = lg_lines_fill(def, env, old, &rule);
@@ -373,6 +378,63 @@ static int lines_give(struct compiler *k, struct lg_complaint *c)
 	return lg_lines_place(users, n, k->env->n_lines, c);
 }
 
+/* ---- exemptions ---- */
+
+static size_t n_exemptions(const struct compiler *k)
+{
+	return k->rules->n_exemptions + k->env->n_exemptions;
+}
+
+/* Those of the file come first. */
+static const struct lg_exemption *exemption_at(const struct compiler *k, size_t i)
+{
+	return i < k->rules->n_exemptions ? &k->rules->exemptions[i] : &k->env->exemptions[i - k->rules->n_exemptions];
+}
+
+/* What the bits of a classifier are for. */
+static size_t n_matches(const struct compiler *k)
+{
+	return k->rules->n + n_exemptions(k);
+}
+
+static const struct lg_match *match_at(const struct compiler *k, size_t i)
+{
+	return i < k->rules->n ? &k->rules->v[i].match : &exemption_at(k, i - k->rules->n)->match;
+}
+
+/* Their records, behind those of the n rules; the kernel reads little of them. */
+static void exemptions_fill(struct compiler *k, uint32_t n)
+{
+	k->set.n_pass = (uint32_t)n_exemptions(k);
+	for (uint32_t i = 0; i < k->set.n_pass; i++) {
+		const struct lg_exemption *e = exemption_at(k, i);
+		struct lg_rule *record = &k->set.rules[n + i];
+
+		record->flags = LG_RULE_PASS | (e->is_bounded ? LG_RULE_BOUNDED : 0);
+		record->flags |= lg_match_names_exempt(&e->match) ? LG_RULE_EXEMPT : 0;
+		record->special = LG_SPECIAL_PASS;
+		lg_bits_set(&k->set.pass, n + i);
+	}
+}
+
+/* Rules, exemptions and the records of rules that left share one array. */
+static int room_check(const struct compiler *k, struct lg_complaint *c)
+{
+	size_t n = n_matches(k), n_left = 0;
+
+	c->line = k->rules->n_exemptions ? k->rules->exemptions[k->rules->n_exemptions - 1].line : 0;
+	c->col = 0;
+	if (n > LG_RULES_MAX)
+		return lg_complain(c, "%zu rules and %zu exemptions (%zu of them the agent's own) are too many: %d is the most together",
+				   k->rules->n, n_exemptions(k), k->env->n_exemptions, LG_RULES_MAX);
+	for (uint32_t id = 1; k->env->old_names && id <= LG_RULES_MAX; id++)
+		n_left += k->names[id].retired_ns && record_find(k->env->old_set, id);
+	if (n + n_left > LG_RULES_MAX)
+		return lg_complain(c, "the records of %zu rules that left the file are still needed, and there is no room beside them: load it "
+				      "again in a minute", n_left);
+	return 0;
+}
+
 /* ---- the set ---- */
 
 static unsigned int ports_of(const struct lg_rule_def *def)
@@ -433,26 +495,36 @@ static uint32_t interface_class(struct lg_ruleset *set, const char *name)
 	return 0;
 }
 
+static int interfaces_fill(struct compiler *k, const struct lg_match *match, struct lg_complaint *c)
+{
+	for (size_t j = 0; j < match->n_interfaces; j++) {
+		if (interface_class(&k->set, match->interfaces[j]))
+			continue;
+		return lg_complain(c, "\"%s\" is one interface too many: the rules of a file can name %d", match->interfaces[j],
+				   LG_INTERFACE_CLASSES - 1);
+	}
+	return 0;
+}
+
 /* What has to be looked up for a packet. */
 static int needs_fill(struct compiler *k, struct lg_complaint *c)
 {
-	for (size_t i = 0; i < k->rules->n; i++) {
-		const struct lg_rule_def *def = &k->rules->v[i];
+	int r = 0;
 
-		k->set.needs |= def->key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
-		k->set.needs |= def->match.n_interfaces ? LG_NEEDS_INTERFACE : 0;
-		k->set.needs |= def->unit == LG_UNIT_BYTES ? LG_NEEDS_BYTES : 0;
-		k->set.needs |= lg_rule_acts(def) && def->action == LG_ACTION_ECN ? LG_NEEDS_ECN : 0;
-		for (size_t j = 0; j < def->match.n_interfaces; j++) {
-			if (interface_class(&k->set, def->match.interfaces[j]))
-				continue;
-			c->line = def->line;
-			c->col = 0;
-			return lg_complain(c, "rule \"%s\": \"%s\" is one interface too many: the rules of a file can name %d", def->name,
-					   def->match.interfaces[j], LG_INTERFACE_CLASSES - 1);
-		}
+	for (size_t i = 0; i < n_matches(k) && r == 0; i++) {
+		const struct lg_match *match = match_at(k, i);
+
+		k->set.needs |= match->n_interfaces ? LG_NEEDS_INTERFACE : 0;
+		c->line = i < k->rules->n ? k->rules->v[i].line : exemption_at(k, i - k->rules->n)->line;
+		c->col = 0;
+		r = interfaces_fill(k, match, c);
 	}
-	return 0;
+	for (size_t i = 0; i < k->rules->n; i++) {
+		k->set.needs |= k->rules->v[i].key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
+		k->set.needs |= k->rules->v[i].unit == LG_UNIT_BYTES ? LG_NEEDS_BYTES : 0;
+		k->set.needs |= lg_rule_acts(&k->rules->v[i]) && k->rules->v[i].action == LG_ACTION_ECN ? LG_NEEDS_ECN : 0;
+	}
+	return r;
 }
 
 static void set_fill(struct compiler *k)
@@ -464,6 +536,8 @@ static void set_fill(struct compiler *k)
 	for (; n < k->rules->n; n++)
 		k->set.rules[n] = k->built[k->order[n].index];
 	k->set.n_rules = n;
+	exemptions_fill(k, n);
+	n += k->set.n_pass;
 	for (uint32_t i = 0; i < n; i++)
 		if (k->set.rules[i].flags & LG_RULE_EXEMPT)
 			lg_bits_set(&k->set.exempt, i);
@@ -547,21 +621,24 @@ static int classifier_build(struct compiler *k, struct lg_complaint *c)
 {
 	const struct lg_rule_def *def = k->rules->v;
 	const struct lg_match *matches[LG_RULES_MAX];
+	struct lg_bits rules = { { 0 } };
 	struct lg_overlap overlap;
 	int r;
 
 	for (size_t i = 0; i < k->rules->n; i++, def++)
 		k->order[i] = (struct ordered){ def, i, bits_of(&def->match), ports_of(def) };
 	qsort(k->order, k->rules->n, sizeof(k->order[0]), specificity_compare);
+	for (size_t i = 0; i < n_matches(k); i++)
+		matches[i] = i < k->rules->n ? &k->order[i].def->match : match_at(k, i);
 	for (size_t i = 0; i < k->rules->n; i++)
-		matches[i] = &k->order[i].def->match;
+		lg_bits_set(&rules, i);
 	if (!k->classifier)
 		return 0;
 	c->line = 0;
 	c->col = 0;
-	r = lg_vectors_build(matches, k->rules->n, (const char(*)[16])k->set.interfaces, k->classifier, c);
+	r = lg_vectors_build(matches, n_matches(k), (const char(*)[16])k->set.interfaces, k->classifier, c);
 	if (r == 0)
-		r = lg_overlap_find(k->classifier, NULL, LG_MATCHES_MAX, &overlap);
+		r = lg_overlap_find(k->classifier, &rules, LG_MATCHES_MAX, &overlap);
 	if (r > 0)
 		r = overlap_complain(k, r, &overlap, c);
 	if (r == 0)
@@ -593,7 +670,9 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 	k->env = env;
 	k->classifier = ret_classifier;
 
-	r = needs_fill(k, c);
+	r = room_check(k, c);
+	if (r == 0)
+		r = needs_fill(k, c);
 	if (r == 0)
 		r = classifier_build(k, c);
 	if (r == 0)
@@ -605,6 +684,8 @@ int lg_rules_compile(const struct lg_rules *rules, const struct lg_compile_env *
 	if (r < 0)
 		return r;
 	r = lines_give(k, c);
+	if (r == 0)
+		r = room_check(k, c);
 	if (r < 0)
 		return r;
 	set_fill(k);

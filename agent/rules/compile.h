@@ -16,6 +16,8 @@ struct lg_compile_env {
 	uint32_t n_lines;		/* of map `lines`; 0: no rule may be there */
 	const struct lg_ruleset *old_set;	/* in force, or NULL */
 	const struct lg_rule_name *old_names;	/* LG_RULES_MAX + 1 entries, or NULL */
+	const struct lg_exemption *exemptions;	/* behind those of the file; names are not looked at */
+	size_t n_exemptions;
 };
 
 /*

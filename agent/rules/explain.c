@@ -117,6 +117,20 @@ static void action_add(struct lg_words *t, const struct lg_rule_def *rule)
 	}
 }
 
+static void ban_add(struct lg_words *t, const struct lg_ban_terms *ban)
+{
+	char within[LG_NUM_TEXT_LEN], length[LG_NUM_TEXT_LEN], max[LG_NUM_TEXT_LEN];
+
+	if (!ban->after)
+		return;
+	lg_duration_format(ban->within_ns, within, sizeof(within));
+	lg_duration_format(ban->for_ns, length, sizeof(length));
+	lg_duration_format(ban->max_ns, max, sizeof(max));
+	lg_words_add(t, "; a key that is refused %u times within %s is shut out for %s", ban->after, within, length);
+	if (ban->max_ns)
+		lg_words_add(t, ", twice as long each time, up to %s", max);
+}
+
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
@@ -151,6 +165,7 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 		lg_words_add(&t, "; keys that find the table of keys full pass without limit");
 	if (lg_rule_acts(rule))
 		action_add(&t, rule);
+	ban_add(&t, &rule->ban);
 	if (rule->shadow)
 		lg_words_add(&t, "; in shadow mode, so what is above is counted and passes");
 }

@@ -154,6 +154,8 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_TCP_FLAGS: return "flags such as syn,!ack";
 	case LG_FIELD_PREFIXES: return "a list of prefixes";
 	case LG_FIELD_ADDRESSES: return "a list of addresses such as [192.0.2.1:2379]";
+	case LG_FIELD_LISTED: return "a list of prefixes and of {file: PATH}";
+	case LG_FIELD_MATCH: return "a mapping with the keys of `rules[].match`";
 	case LG_FIELD_IFNAMES: return "the name of an interface, or a list of names";
 	case LG_FIELD_TAGS: return "a VLAN id such as 7, a range such as 100-199, none, or a list of them";
 	case LG_FIELD_ICMP_TYPES: return "a type such as echo-request, 8 or 3/4 (with its code), or a list of them";
@@ -169,10 +171,11 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 {
 	static const char *const kinds[] = { "a single value", "a list", "a mapping" };
 	enum lg_field_type type = field->type;
-	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE;
+	bool map = type == LG_FIELD_MAP || type == LG_FIELD_NAMES || type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE ||
+		   type == LG_FIELD_MATCH;
 	bool either = type == LG_FIELD_WORDS || type == LG_FIELD_PORTS || type == LG_FIELD_TAGS || type == LG_FIELD_IFNAMES ||
 		      type == LG_FIELD_ICMP_TYPES;
-	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || either;
+	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || type == LG_FIELD_LISTED || either;
 	bool scalar = type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE || either || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
@@ -407,6 +410,8 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_NAMES:
 	case LG_FIELD_PREFIXES:
 	case LG_FIELD_ADDRESSES:
+	case LG_FIELD_LISTED:
+	case LG_FIELD_MATCH:
 	case LG_FIELD_IFNAMES:
 	case LG_FIELD_TAGS:
 	case LG_FIELD_ICMP_TYPES:

@@ -36,6 +36,8 @@ enum lg_field_type {
 	/* what these mean depends on other keys, so collecting checks only their kind; one with an s may be a single value or a list */
 	LG_FIELD_PREFIXES,	/* min to max of them, a list */
 	LG_FIELD_ADDRESSES,	/* likewise, host:port */
+	LG_FIELD_LISTED,	/* a list of prefixes and of {file: path} */
+	LG_FIELD_MATCH,		/* a mapping with the keys of rules[].match */
 	LG_FIELD_IFNAMES,
 	LG_FIELD_TAGS,
 	LG_FIELD_ICMP_TYPES,

@@ -20,6 +20,22 @@ __attribute__((format(printf, 3, 4))) int lg_reader_complain(struct lg_reader *r
 
 /* The sets of the file into rules->sets; node may be NULL. */
 int lg_sets_read(const struct lg_node *node, struct lg_rules *rules, struct lg_complaint *c);
+/* A text in which the files that its lists name may follow, as lg_rules_pack() put them there. */
+struct lg_packed {
+	const char *name;	/* of the file: the folder of relative names */
+	const char *text;	/* the YAML */
+	size_t len;
+	const char *lists;	/* the first of the files that follow; NULL: they are read from the disk */
+	const char *end;
+};
+
+void lg_packed_open(const char *text, size_t len, const char *name, struct lg_packed *ret);
+/* lists.allow and lists.deny into rules; either node may be NULL. */
+int lg_lists_read(const struct lg_node *allow, const struct lg_node *deny, struct lg_packed *packed, struct lg_rules *rules,
+		  struct lg_complaint *c);
+/* exempt into rules->exemptions; `own` has room for two prefixes of each. */
+int lg_exemptions_read(const struct lg_node *list, struct lg_rules *rules, struct lg_prefix *own, struct lg_complaint *c);
+
 /* match, after scope and class; key, after match. */
 int lg_match_read(struct lg_reader *r);
 int lg_key_read(struct lg_reader *r);

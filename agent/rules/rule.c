@@ -20,6 +20,11 @@ struct lg_rules *lg_rules_free(struct lg_rules *rules)
 	for (size_t i = 0; i < rules->n_sets; i++)
 		free(rules->sets[i].v);
 	free(rules->sets);
+	free(rules->exemptions);
+	free(rules->listed);
+	for (size_t i = 0; i < rules->n_list_files; i++)
+		free(rules->list_files[i].text);
+	free(rules->list_files);
 	free(rules->own);
 	free(rules->v);
 	free(rules);

@@ -109,6 +109,7 @@ struct lg_rule_def {
 	uint32_t action_value;	/* mark, priority or DSCP */
 	bool shadow;
 	bool evaluate_all;
+	struct lg_ban_terms ban;	/* after 0: nobody is banned */
 	enum lg_table_choice table;	/* NONE: lines if the rule can be there, else exact */
 	uint32_t keys;		/* slots wanted in lines; 0: not written */
 	struct {
@@ -129,13 +130,42 @@ struct lg_prefix_set {
 	struct lg_prefix *v;
 };
 
-/* An owned array of rules, in file order, with the prefixes they point to. */
+/* What passes whatever rules and lists say. */
+struct lg_exemption {
+	char name[LG_NAME_LEN];
+	uint32_t line;
+	bool is_bounded;	/* within LG_EXEMPT_PER_S: those that the agent adds itself */
+	struct lg_match match;
+};
+
+/* A prefix of the allow or the deny list. */
+struct lg_listed {
+	struct lg_prefix prefix;
+	uint8_t verdict;	/* enum lg_list_verdict */
+	uint8_t file;		/* 0: it stands in the rules file; else 1 + index in list_files */
+	uint32_t line;
+};
+
+/* A file that the lists name, as it was read. */
+struct lg_list_file {
+	char path[256];
+	char *text;
+	size_t len;
+};
+
+/* An owned array of rules, in file order, with the prefixes they point to; and what else the file says. */
 struct lg_rules {
 	size_t n;
 	struct lg_rule_def *v;
-	struct lg_prefix *own;	/* two for each rule: what source and destination say themselves */
+	struct lg_prefix *own;	/* two for each rule and each exemption: what source and destination say themselves */
 	size_t n_sets;
 	struct lg_prefix_set *sets;
+	size_t n_exemptions;
+	struct lg_exemption *exemptions;
+	size_t n_listed;
+	struct lg_listed *listed;
+	size_t n_list_files;
+	struct lg_list_file *list_files;
 };
 struct lg_rules *lg_rules_free(struct lg_rules *rules);
 LG_CLEANUP(struct lg_rules, lg_rules_free)

@@ -199,6 +199,26 @@ static int table_read(struct lg_reader *r)
 	return 0;
 }
 
+static int ban_read(struct lg_reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
+
+	if (!lg_is_written(r, LG_RF_BAN))
+		return 0;
+	if (!rule->limit_tok)
+		return lg_reader_complain(r, LG_RF_BAN, "a limit of 0 denies everything: there is nothing to ban");
+	if (!rule->key.parts)
+		return lg_reader_complain(r, LG_RF_BAN, "a rule without a key has one bucket for all, and would shut out everybody: write key");
+	rule->ban.after = (uint32_t)r->at[LG_RF_BAN_AFTER].num;
+	rule->ban.within_ns = r->at[LG_RF_BAN_WITHIN].num;
+	rule->ban.for_ns = r->at[LG_RF_BAN_FOR].num;
+	rule->ban.max_ns = r->at[LG_RF_BAN_MAX].num;
+	if (rule->ban.max_ns && rule->ban.max_ns < rule->ban.for_ns)
+		return lg_reader_complain(r, LG_RF_BAN_MAX, "\"%s\" is less than the first ban, \"%s\"", lg_text_of(r, LG_RF_BAN_MAX),
+					  lg_text_of(r, LG_RF_BAN_FOR));
+	return 0;
+}
+
 static int rule_read(const struct lg_node *node, const struct lg_rules *rules, struct lg_rule_def *rule, struct lg_prefix *own,
 		     struct lg_complaint *c)
 {
@@ -223,6 +243,8 @@ static int rule_read(const struct lg_node *node, const struct lg_rules *rules, s
 		err = lg_key_read(&r);
 	if (err == 0)
 		err = limit_read(&r);
+	if (err == 0)
+		err = ban_read(&r);
 	if (err == 0)
 		err = table_read(&r);
 	if (err == 0)
@@ -250,10 +272,11 @@ static int duplicate_check(const struct lg_rules *rules, const struct lg_node *n
 	return 0;
 }
 
-static int tree_read(const struct lg_tree *tree, struct lg_rules **ret_rules, struct lg_complaint *c)
+static int tree_read(const struct lg_tree *tree, struct lg_packed *packed, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
 	_cleanup_(lg_rules_free) struct lg_rules *rules = calloc(1, sizeof(*rules));
 	struct lg_field_at at[_LG_RF_N];
+	size_t n_rules, n_exempt;
 	int r;
 
 	if (!rules)
@@ -261,11 +284,17 @@ static int tree_read(const struct lg_tree *tree, struct lg_rules **ret_rules, st
 	r = lg_fields_collect(lg_rules_fields, _LG_RF_N, "", LG_FIELD_BOTH, tree->root, at, c);
 	if (r < 0)
 		return r;
-	rules->v = calloc(at[LG_RF_RULES].node->n + 1, sizeof(*rules->v));
-	rules->own = calloc(at[LG_RF_RULES].node->n + 1, 2 * sizeof(*rules->own));
+	n_rules = at[LG_RF_RULES].node->n;
+	n_exempt = at[LG_RF_EXEMPT].node ? at[LG_RF_EXEMPT].node->n : 0;
+	rules->v = calloc(n_rules + 1, sizeof(*rules->v));
+	rules->own = calloc(n_rules + n_exempt + 1, 2 * sizeof(*rules->own));
 	if (!rules->v || !rules->own)
 		return -ENOMEM;
 	r = lg_sets_read(at[LG_RF_SETS].node, rules, c);
+	if (r == 0)
+		r = lg_lists_read(at[LG_RF_LISTS_ALLOW].node, at[LG_RF_LISTS_DENY].node, packed, rules, c);
+	if (r == 0)
+		r = lg_exemptions_read(at[LG_RF_EXEMPT].node, rules, &rules->own[2 * n_rules], c);
 	if (r < 0)
 		return r;
 	for (const struct lg_node *node = at[LG_RF_RULES].node->child; node; node = node->next) {
@@ -283,11 +312,13 @@ static int tree_read(const struct lg_tree *tree, struct lg_rules **ret_rules, st
 int lg_rules_parse(const char *text, size_t len, const char *name, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
 	_cleanup_(lg_tree_free) struct lg_tree *tree = NULL;
+	struct lg_packed packed;
 	int r;
 
-	r = lg_tree_parse(text, len, name, LG_RULES_BYTES_MAX, EXPECT, &tree, c);
+	lg_packed_open(text, len, name, &packed);
+	r = lg_tree_parse(packed.text, packed.len, name, LG_RULES_BYTES_MAX, EXPECT, &tree, c);
 	if (r == 0)
-		r = tree_read(tree, ret_rules, c);
+		r = tree_read(tree, &packed, ret_rules, c);
 	if (r == -ENOMEM)
 		lg_complain(c, "not enough memory to read it");
 	return r;

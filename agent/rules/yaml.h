@@ -13,5 +13,16 @@
 /* Largest rules file accepted. */
 #define LG_RULES_BYTES_MAX (1u << 20)
 
+/* Most that a rules file and those that its lists name take together, and longest such file. */
+#define LG_RULES_PACKED_MAX (64u << 20)
+#define LG_LIST_BYTES_MAX (16u << 20)
+
 int lg_rules_read(const char *path, struct lg_rules **ret_rules, struct lg_complaint *c);
+/* Files that lists name are looked for in the folder of `name`, unless the text is packed. */
 int lg_rules_parse(const char *text, size_t len, const char *name, struct lg_rules **ret_rules, struct lg_complaint *c);
+
+/*
+ * One text of a rules file and the files that its lists name, as they were read: parsed anew, wherever it lies, it is the same rules.
+ * *text is freed and replaced; with no such files, or if it is such a text already, it stays as it is.
+ */
+int lg_rules_pack(const struct lg_rules *rules, char **text, size_t *len);

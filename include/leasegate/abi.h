@@ -490,6 +490,7 @@ struct lg_count {
 /* map `rule_counts`: [rule_id]: one count per reason as seen by that rule. would_deny of a shadow rule is PASS_SHADOW. */
 struct lg_rule_counts {
 	struct lg_count by_reason[LG_REASON_SLOTS];
+	struct lg_count bans;	/* packets: how many bans began; bytes: 0 */
 };
 
 /* ---- map `events` (RINGBUF): a key wants the agent's attention ---- */

@@ -228,7 +228,7 @@ def udp_port(frame):
     return int.from_bytes(frame[at + 2:at + 4], "big")
 
 
-def _checksum(data):
+def checksum(data):
     total = sum(int.from_bytes(data[i:i + 2].ljust(2, b"\0"), "big") for i in range(0, len(data), 2))
     while total >> 16:
         total = (total & 0xffff) + (total >> 16)
@@ -245,13 +245,13 @@ def udp_frame(mac_from, mac_to, source, dest, vlans=(), payload=b"x" * 18, sourc
     if ":" in dest[0]:
         a, b = (socket.inet_pton(socket.AF_INET6, x) for x in (source, dest[0]))
         pseudo = a + b + struct.pack("!II", len(udp), 17)
-        udp = udp[:6] + struct.pack("!H", _checksum(pseudo + udp) or 0xffff) + udp[8:]
+        udp = udp[:6] + struct.pack("!H", checksum(pseudo + udp) or 0xffff) + udp[8:]
         packet = struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + a + b + udp
         kind = 0x86dd
     else:
         a, b = (socket.inet_pton(socket.AF_INET, x) for x in (source, dest[0]))
         head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + a + b
-        head = head[:10] + struct.pack("!H", _checksum(head)) + head[12:]
+        head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
         packet, kind = head + udp, 0x0800
     frame = mac(mac_to) + mac(mac_from) + tags + struct.pack("!H", kind) + packet
     return frame.ljust(60, b"\0")

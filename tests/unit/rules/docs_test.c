@@ -100,6 +100,8 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 	case LG_FIELD_ETHERTYPE:
 	case LG_FIELD_TCP_FLAGS:
 	case LG_FIELD_BOOL:
+	case LG_FIELD_LISTED:
+	case LG_FIELD_MATCH:
 	case LG_FIELD_PREFIX: buf[0] = '\0'; return;
 	}
 }

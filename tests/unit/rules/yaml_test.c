@@ -81,6 +81,13 @@ static const char full[] = "rules:\n"
 			   "    table: lines\n"
 			   "    keys: 5000\n"
 			   "    action: {priority: 6}\n"
+			   "    ban: {after: 7, within: 20s, for: 2m, max: 3h}\n"
+			   "lists:\n"
+			   "  allow: [192.0.2.1]\n"
+			   "  deny: [192.0.2.2]\n"
+			   "exempt:\n"
+			   "  - name: pass\n"
+			   "    match: {protocol: udp}\n"
 			   "sets:\n"
 			   "  - name: office\n"
 			   "    prefixes: [192.0.2.0/24]\n";
@@ -465,7 +472,7 @@ static void texts_that_are_no_rules_file_are_refused(void **state)
 		{ "rules: !!seq []\n",
 		  "r.yaml:1:8: anchors (&), aliases (*) and tags (!) are not used here: write the value out, or "
 		  "quote it" },
-		{ "<<: {rules: []}\n", "r.yaml:1:1: unknown key \"<<\": known here are rules, sets" },
+		{ "<<: {rules: []}\n", "r.yaml:1:1: unknown key \"<<\": known here are rules, sets, lists, exempt" },
 		{ "? [rules]\n: []\n", "r.yaml:1:3: a key must be a word, not a list or mapping" },
 		{ "rules: \"a\\0b\"\n", "r.yaml:1:8: a value cannot hold a NUL" },
 		{ "\"ru\\0les\": []\n", "r.yaml:1:1: a value cannot hold a NUL" },
@@ -473,7 +480,7 @@ static void texts_that_are_no_rules_file_are_refused(void **state)
 		{ "rules:\n- \x01\n", "r.yaml:2:3: this is not text in UTF-8: control characters are not allowed" },
 		{ "rules: []\n# \xc3\xa9\xc3\xa9\n\tx: 1\n", "r.yaml:3:1: a tab cannot indent YAML: use spaces" },
 		{ "rulse: []\n", "r.yaml:1:1: unknown key \"rulse\": did you mean \"rules\"?" },
-		{ "limits: []\n", "r.yaml:1:1: unknown key \"limits\": known here are rules, sets" },
+		{ "limits: []\n", "r.yaml:1:1: unknown key \"limits\": did you mean \"lists\"?" },
 	};
 
 	(void)state;
