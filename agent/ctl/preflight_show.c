@@ -145,12 +145,12 @@ static json_t *features_json(const struct lg_machine_facts *m)
 
 static json_t *machine_json(const struct lg_machine_facts *m)
 {
-	return json_pack("{s:s, s:I, s:{s:b, s:b, s:b, s:b}, s:b, s:b, s:o, s:o, s:b, s:o, s:o, s:o, s:s, s:{s:s, s:s, s:b}, s:o, s:o, s:o, "
+	return json_pack("{s:s, s:I, s:{s:b, s:b, s:b, s:b}, s:b, s:b, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:s, s:{s:s, s:s, s:b}, s:o, s:o, s:o, "
 			 "s:I, s:o}",
 			 "release", m->release, "cpus", (json_int_t)m->n_cpus, "capabilities", "bpf", (m->caps & LG_CAP_BPF) != 0, "net_admin",
 			 (m->caps & LG_CAP_NET_ADMIN) != 0, "perfmon", (m->caps & LG_CAP_PERFMON) != 0, "sys_admin",
 			 (m->caps & LG_CAP_SYS_ADMIN) != 0, "user_namespace", m->in_user_namespace, "seccomp_filter", m->has_seccomp_filter,
-			 "features", features_json(m), "programs_load", known_json(m->loads), "btf", m->has_btf, "jit",
+			 "features", features_json(m), "programs_load", known_json(m->loads), "btf", m->has_btf, "libxdp", m->has_libxdp, "jit",
 			 known_json(m->jits), "bpf_jit_harden", sysctl_json(m->jit_harden), "bpf_stats_enabled", sysctl_json(m->bpf_stats),
 			 "lockdown", m->lockdown, "pins", "at", m->pins_at, "file_system", m->pins_on, "read_only", m->pins_read_only,
 			 "memlock_bytes", bytes_json(m->memlock_bytes), "available_bytes", bytes_json(m->available_bytes), "cgroup_bytes",
@@ -183,11 +183,11 @@ static json_t *programs_json(const struct lg_interface_facts *i)
 
 static json_t *interface_json(const struct lg_interface_facts *i)
 {
-	return json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o}", "name",
+	return json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:s, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o}", "name",
 			 i->name, "ifindex", (json_int_t)i->ifindex, "kind", i->kind, "driver", i->driver, "up", i->is_up, "mtu",
 			 (json_int_t)i->mtu, "rx_queues", (json_int_t)i->rx_queues, "tx_queues", (json_int_t)i->tx_queues, "channels",
 			 (json_int_t)i->channels, "channels_max", (json_int_t)i->channels_max, "master", i->master, "lower", i->lower,
-			 "children", (json_int_t)i->n_children, "xdp_features",
+			 "children", (json_int_t)i->n_children, "queueing", i->queueing, "xdp_features",
 			 i->xdp_known == LG_YES ? json_integer((json_int_t)i->xdp_features) : json_null(), "offloads", "lro",
 			 known_json(i->lro), "gro", known_json(i->gro), "rx_gro_hw", known_json(i->gro_hw), "rx_udp_gro_forwarding",
 			 known_json(i->udp_gro), "rx_vlan_offload", known_json(i->rx_vlan), "programs", programs_json(i));

@@ -41,6 +41,7 @@ struct lg_machine_facts {
 	enum lg_kern_fail load_fail;	/* with LG_NO */
 	char load_why[512];
 	bool has_btf;
+	bool has_libxdp;
 	enum lg_known jits;		/* a program was compiled */
 	int jit_harden, bpf_stats;	/* sysctls */
 	char lockdown[20];		/* "" without that module */
@@ -108,6 +109,8 @@ struct lg_interface_facts {
 	enum lg_known xdp_known;	/* LG_YES: xdp_features holds what the kernel says */
 	uint64_t xdp_features;		/* enum lg_xdp_feature */
 	enum lg_known lro, gro, gro_hw, udp_gro, rx_vlan; /* its offloads */
+	char queueing[16];		/* discipline of what goes out; "" where it is not known */
+	bool paces;			/* it lets packets go at the time they carry */
 	bool programs_known;		/* LG_PROGRAMS_MAX of all are listed */
 	size_t n_programs;
 	struct lg_program_facts programs[LG_PROGRAMS_MAX];
@@ -120,6 +123,8 @@ struct lg_interface_wants {
 	bool may_fall_back;	/* from native to generic XDP */
 	bool may_wait;		/* the node starts without it */
 	bool is_pattern;	/* it has no entry of its own */
+	bool shared;		/* XDP beside others */
+	bool paces;		/* some rule has packets wait there */
 	bool looks_at_vlan;	/* some rule matches or is keyed by a tag there */
 };
 

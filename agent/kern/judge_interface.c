@@ -213,6 +213,8 @@ static void judge_offloads(const struct judge *j)
 		ADD(VLAN_OFFLOAD, WARNING, "rx-vlan-offload is on, and rules look at VLAN tags");
 	else if (i->rx_vlan == LG_YES && may_be_native(j))
 		ADD(VLAN_OFFLOAD, NOTE, "rx-vlan-offload is on");
+	if (j->w->paces && i->queueing[0] && !i->paces)
+		ADD(PACING, WARNING, "rules pace, and its queueing discipline is %s", i->queueing);
 	if (i->udp_gro == LG_YES)
 		ADD(UDP_GRO, WARNING, "rx-udp-gro-forwarding is on");
 	if (tc && i->lro == LG_YES)
@@ -250,13 +252,25 @@ static bool is_used(const struct judge *j, enum lg_hook hook)
 	return false;
 }
 
+static void judge_shared(const struct judge *j)
+{
+	if (!j->m->has_libxdp)
+		ADD_XDP(SHARED, BLOCKER, "attach: shared, and libxdp is not installed");
+	else if (j->m->feature[LG_FEATURE_FREPLACE] == LG_NO)
+		ADD_XDP(SHARED, BLOCKER, "attach: shared, and this kernel lets no function of a program be replaced");
+	else
+		ADD(SHARED, OK, "libxdp is installed");
+}
+
 static void judge_foreign(const struct judge *j, const struct lg_program_facts *p)
 {
 	bool before_tcx = j->m->feature[LG_FEATURE_TCX] == LG_NO;
 	char text[300];
 
 	program_text(p, text, sizeof(text));
-	if (p->hook == LG_HOOK_XDP)
+	if (p->hook == LG_HOOK_XDP && j->w->shared && strcmp(p->name, "xdp_dispatcher") == 0)
+		ADD(FOREIGN_XDP, OK, "%s is libxdp's: leasegate joins those in it", text);
+	else if (p->hook == LG_HOOK_XDP)
 		ADD_XDP(FOREIGN_XDP, BLOCKER, "%s is attached", text);
 	else if (p->mode == LG_MODE_TCX)
 		ADD(FOREIGN_TCX, NOTE, "%s: %s", lg_hook_name(p->hook), text);
@@ -291,9 +305,13 @@ static void judge_programs(const struct judge *j)
 			 : j->m->feature[LG_FEATURE_TCX] == LG_NO ? "as a filter of clsact, priority 10; the link is not touched"
 								  : "at TC; the link is not touched";
 
-	if (j->w->xdp_native)
+	if (j->w->shared)
+		judge_shared(j);
+	if (j->w->shared)
+		judge_attach(j, LG_HOOK_XDP, "in libxdp's dispatcher");
+	else if (j->w->xdp_native)
 		judge_attach(j, LG_HOOK_XDP, j->w->may_fall_back ? "native, or generic where the driver refuses" : "native");
-	if (j->w->xdp_generic)
+	else if (j->w->xdp_generic)
 		judge_attach(j, LG_HOOK_XDP, "generic: the link is not touched");
 	if (j->w->tc)
 		judge_attach(j, LG_HOOK_TC_INGRESS, tc);

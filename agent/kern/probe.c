@@ -2,6 +2,7 @@
 /* What can be read about the machine without trying anything: files below /proc and /sys, limits, capabilities. */
 #include "kern/facts.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/magic.h>
@@ -203,6 +204,15 @@ static void pins_read(const char *root, struct lg_machine_facts *m)
 
 /* ---- all of it ---- */
 
+static bool library_is_there(const char *name)
+{
+	void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+
+	if (handle)
+		dlclose(handle);
+	return handle;
+}
+
 static void release_read(struct lg_machine_facts *m)
 {
 	struct utsname u = { 0 };
@@ -228,6 +238,7 @@ void lg_probe_machine(const struct lg_kern_options *o, bool load, struct lg_mach
 	ret->has_btf = access("/sys/kernel/btf/vmlinux", R_OK) == 0;
 	ret->jit_harden = sysctl_read("/proc/sys/net/core/bpf_jit_harden");
 	ret->bpf_stats = sysctl_read("/proc/sys/kernel/bpf_stats_enabled");
+	ret->has_libxdp = library_is_there("libxdp.so.1");
 	lockdown_read(ret->lockdown, sizeof(ret->lockdown));
 	pins_read(o->root ? o->root : LG_KERN_ROOT, ret);
 	ret->memlock_bytes = memlock_read();

@@ -124,6 +124,14 @@ static enum lg_known can_call(const struct lg_machine_facts *m, enum lg_feature 
 	return r < 0 ? LG_NOT_KNOWN : r ? LG_YES : LG_NO;
 }
 
+/* What libbpf tries must be refused for the right reason, so all other answers are a no. */
+static enum lg_known can_replace(const struct lg_machine_facts *m)
+{
+	if (m->feature[LG_FEATURE_XDP] != LG_YES)
+		return LG_NOT_KNOWN;
+	return libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_EXT, NULL) == 1 ? LG_YES : LG_NO;
+}
+
 static enum lg_known has_tcx(void)
 {
 	uint32_t ifindex = if_nametoindex("lo");
@@ -150,6 +158,7 @@ static enum lg_known feature_try(const struct lg_machine_facts *m, enum lg_featu
 	case LG_FEATURE_XDP_LOAD_BYTES: return can_call(m, LG_FEATURE_XDP, BPF_PROG_TYPE_XDP, BPF_FUNC_xdp_load_bytes);
 	case LG_FEATURE_XDP_FRAGS: return can_end(BPF_PROG_TYPE_XDP, BPF_F_XDP_HAS_FRAGS);
 	case LG_FEATURE_CGROUP_ID: return can_call(m, LG_FEATURE_TC, BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_skb_cgroup_id);
+	case LG_FEATURE_FREPLACE: return can_replace(m);
 	case LG_FEATURE_TCX: return has_tcx();
 	case _LG_FEATURE_N: break;
 	}

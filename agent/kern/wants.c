@@ -31,12 +31,19 @@ struct lg_interface_wants lg_interface_wants_of(const struct lg_interface *confi
 		.may_fall_back = config->xdp == LG_XDP_AUTO && !config->require_native,
 		.may_wait = config->wait,
 		.is_pattern = config->is_pattern,
+		.shared = config->shared,
 		.tc = config->tc,
 		.tc_egress = config->tc_egress,
 	};
 
-	/* What comes in is judged at XDP, and rules for what goes out are not asked there. */
-	for (size_t i = 0; rules && i < rules->n; i++)
-		w.looks_at_vlan |= is_on(&rules->v[i], ifname) && looks_at_vlan(&rules->v[i]) && rules->v[i].match.directions != 2;
+	for (size_t i = 0; rules && i < rules->n; i++) {
+		const struct lg_rule_def *rule = &rules->v[i];
+
+		if (!is_on(rule, ifname))
+			continue;
+		/* What comes in is judged at XDP, and rules for what goes out are not asked there. */
+		w.looks_at_vlan |= looks_at_vlan(rule) && rule->match.directions != 2;
+		w.paces |= w.tc_egress && rule->action == LG_ACTION_PACE;
+	}
 	return w;
 }

@@ -107,7 +107,7 @@ struct lg_node {
 	struct lg_node_interface interfaces[LG_ATTACH_MAX];	/* those that entries name first */
 	size_t n_interfaces;
 	size_t n_without_place;	/* more that fit */
-	size_t next_look;
+	size_t next_look, next_advice;
 	uint32_t seen_changes;	/* of who gets packets from whom */
 	bool stack_changed;	/* what is attached may be in the way of what is above it */
 	bool said, said_ready;	/* whether being ready was said, and which */

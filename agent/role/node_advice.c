@@ -24,7 +24,7 @@ static struct lg_interface_wants wants_of(const struct lg_node *n, const struct 
 {
 	struct lg_interface_wants w = lg_interface_wants_of(i->config, i->name, n->rules);
 
-	if (i->mode[LG_HOOK_XDP] == LG_MODE_XDP_GENERIC) {
+	if (i->mode[LG_HOOK_XDP] == LG_MODE_XDP_GENERIC || i->mode[LG_HOOK_XDP] == LG_MODE_SHARED_GENERIC) {
 		w.xdp_native = false;
 		w.xdp_generic = true;
 	}

@@ -400,6 +400,9 @@ void lg_node_links_tick(void *arg)
 	}
 	for (size_t i = 0; i < n->n_interfaces; i++)
 		n->interfaces[i].due |= !n->interfaces[i].attached || n->interfaces[i].charged_below;
+	/* What is said of an interface changes seldom, and to look costs a millisecond: one of them each time. */
+	if (n->n_interfaces && n->interfaces[n->next_advice++ % n->n_interfaces].attached)
+		lg_node_advise(n, &n->interfaces[(n->next_advice - 1) % n->n_interfaces]);
 	for (; n_looks < n->n_interfaces && n_looks < LOOKED_AT_MAX; n_looks++) {
 		struct lg_node_interface *i = &n->interfaces[n->next_look++ % n->n_interfaces];
 

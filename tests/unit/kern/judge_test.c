@@ -126,7 +126,7 @@ static void every_kind_has_a_name_of_its_own_and_says_why_and_what_to_do(void **
 
 		assert_int_equal(strspn(kind->name, "abcdefghijklmnopqrstuvwxyz0123456789-"), strlen(kind->name));
 		assert_true(strlen(kind->why) > 10 && strlen(kind->action) > 5);
-		assert_true((kind->worst == LG_SEVERITY_BLOCKER) == (kind->fail != LG_KERN_OK) || i == (int)LG_FINDING_FEATURE_TCX);
+		assert_true((kind->worst == LG_SEVERITY_BLOCKER) == (kind->fail != LG_KERN_OK) || i < (int)_LG_FEATURE_N);
 		assert_true(!kind->at_start || kind->scope == LG_ABOUT_INTERFACE);
 		for (int k = 0; k < i; k++)
 			assert_string_not_equal(kind->name, lg_finding_kinds[k].name);
@@ -334,15 +334,17 @@ static void types_of_the_kernel_and_lockdown_are_no_hindrance(void **state)
 	assert_int_equal(find(LG_FINDING_LOCKDOWN)->severity, LG_SEVERITY_OK);
 }
 
-static void each_missing_feature_is_in_the_way_but_tcx(void **state)
+static void each_missing_feature_is_in_the_way_but_those_with_another_way(void **state)
 {
 	(void)state;
 	for (int i = 0; i < _LG_FEATURE_N; i++) {
+		bool optional = i == LG_FEATURE_TCX || i == LG_FEATURE_FREPLACE;
+
 		machine_good();
 		m.feature[i] = LG_NO;
 		machine();
-		only((enum lg_finding_id)i, i == LG_FEATURE_TCX ? LG_SEVERITY_NOTE : LG_SEVERITY_BLOCKER, "it came with");
-		assert_int_equal(lg_findings_fail(&found), i == LG_FEATURE_TCX ? LG_KERN_OK : LG_KERN_FEATURE);
+		only((enum lg_finding_id)i, optional ? LG_SEVERITY_NOTE : LG_SEVERITY_BLOCKER, "it came with");
+		assert_int_equal(lg_findings_fail(&found), optional ? LG_KERN_OK : LG_KERN_FEATURE);
 	}
 }
 
@@ -588,6 +590,48 @@ static void glued_datagrams_are_warned_of_at_every_hook(void **state)
 	INTERFACE_SAYS(in.udp_gro = LG_YES, UDP_GRO, WARNING, "rx-udp-gro-forwarding");
 }
 
+static void rules_that_pace_want_fq(void **state)
+{
+	(void)state;
+	INTERFACE_SAYS((w.paces = true, strcpy(in.queueing, "noqueue")), PACING, WARNING, "its queueing discipline is noqueue");
+	interface_good();
+	w.paces = in.paces = true;
+	strcpy(in.queueing, "fq");
+	interface();
+	assert_null(find(LG_FINDING_PACING));
+	/* What is not known is not warned of, nor what no rule asks for. */
+	in.paces = false;
+	in.queueing[0] = '\0';
+	interface();
+	assert_null(find(LG_FINDING_PACING));
+	strcpy(in.queueing, "noqueue");
+	w.paces = false;
+	interface();
+	assert_null(find(LG_FINDING_PACING));
+}
+
+static void sharing_wants_libxdp_and_a_kernel_that_lets_it(void **state)
+{
+	(void)state;
+	m.has_libxdp = true;
+	strcpy(in.driver, "tun");
+	w = (struct lg_interface_wants){ .is_configured = true, .xdp_native = true, .shared = true };
+	in.n_programs = 1;
+	in.programs[0] = (struct lg_program_facts){ .hook = LG_HOOK_XDP, .mode = LG_MODE_XDP_NATIVE, .id = 12, .name = "xdp_dispatcher" };
+	interface();
+	assert_int_equal(find(LG_FINDING_SHARED)->severity, LG_SEVERITY_OK);
+	assert_int_equal(find(LG_FINDING_FOREIGN_XDP)->severity, LG_SEVERITY_OK);
+	strcpy(in.programs[0].name, "other");
+	interface();
+	assert_int_equal(find(LG_FINDING_FOREIGN_XDP)->fail, LG_KERN_REFUSED);
+	m.feature[LG_FEATURE_FREPLACE] = LG_NO;
+	interface();
+	assert_int_equal(find(LG_FINDING_SHARED)->fail, LG_KERN_FEATURE);
+	m.has_libxdp = false;
+	interface();
+	assert_non_null(strstr(find(LG_FINDING_SHARED)->text, "not installed"));
+}
+
 static void a_veth_is_better_limited_at_tc(void **state)
 {
 	(void)state;
@@ -726,7 +770,7 @@ int main(void)
 		T(tables_must_fit_into_memory),
 		T(what_only_costs_time_is_a_warning),
 		T(types_of_the_kernel_and_lockdown_are_no_hindrance),
-		T(each_missing_feature_is_in_the_way_but_tcx),
+		T(each_missing_feature_is_in_the_way_but_those_with_another_way),
 		T(what_could_not_be_tried_is_said_in_one_finding),
 		T(programs_that_do_not_load_are_of_the_kind_that_loading_says),
 		T(an_instance_that_is_in_the_kernel_is_taken_over_or_in_the_way),
@@ -740,6 +784,8 @@ int main(void)
 		T(merging_adapters_and_native_xdp_do_not_go_together),
 		T(tags_taken_off_matter_to_rules_that_look_at_them_at_xdp),
 		T(glued_datagrams_are_warned_of_at_every_hook),
+		T(rules_that_pace_want_fq),
+		T(sharing_wants_libxdp_and_a_kernel_that_lets_it),
 		T(a_veth_is_better_limited_at_tc),
 		T(programs_of_others_are_named_with_their_owner),
 		T(what_is_attached_already_is_taken_over),
