@@ -24,10 +24,14 @@
 #define RUN_PRIORITY 10 /* before those that have none written, which are at 50: what they pass on must have passed the limits */
 #define MAPS_MAX     64 /* of one program: the kernel allows no more */
 
-#define LIBXDP_FUNCTIONS(f)                                                                                                                \
-	f(libxdp_get_error) f(libxdp_set_print) f(xdp_program__from_bpf_obj) f(xdp_program__set_run_prio) f(xdp_program__attach) f(xdp_program__set_xdp_frags_support)  \
-		f(xdp_program__detach) f(xdp_program__close) f(xdp_program__id) f(xdp_multiprog__get_from_ifindex)                         \
-			f(xdp_multiprog__next_prog) f(xdp_multiprog__close) f(xdp_multiprog__attach_mode) f(xdp_multiprog__is_legacy)
+/* clang-format off */
+#define LIBXDP_FUNCTIONS(f) \
+	f(libxdp_get_error) f(libxdp_set_print) \
+	f(xdp_program__from_bpf_obj) f(xdp_program__set_run_prio) f(xdp_program__set_xdp_frags_support) \
+	f(xdp_program__attach) f(xdp_program__detach) f(xdp_program__close) f(xdp_program__id) \
+	f(xdp_multiprog__get_from_ifindex) f(xdp_multiprog__next_prog) f(xdp_multiprog__close) \
+	f(xdp_multiprog__attach_mode) f(xdp_multiprog__is_legacy)
+/* clang-format on */
 
 static struct {
 	void *handle;
