@@ -131,15 +131,22 @@ static __always_inline __u32 lg_bits_take(struct lg_bits *bits)
  */
 static __always_inline _Bool lg_bits_single(const struct lg_bits *bits, __u32 *ret)
 {
-	__u64 in0 = lg_is_zero(bits->w[0]) ^ 1, in1 = lg_is_zero(bits->w[1]) ^ 1;
-	__u64 in2 = lg_is_zero(bits->w[2]) ^ 1, in3 = lg_is_zero(bits->w[3]) ^ 1;
-	__u64 word = bits->w[0] | bits->w[1] | bits->w[2] | bits->w[3];
-	__u32 only = (in1 + 2 * in2 + 3 * in3) * 64 + lg_lowest_bit(word);
+	__u64 high = bits->w[1] | bits->w[2] | bits->w[3], word = bits->w[0] | high, in0, in1, in2, in3;
+	__u32 only = lg_lowest_bit(word);
 
+	word &= word - 1;
+	if (__builtin_expect(high != 0, 1)) { /* seldom, but the way that the verifier should take first: it covers the other one */
+		in0 = lg_is_zero(bits->w[0]) ^ 1;
+		in1 = lg_is_zero(bits->w[1]) ^ 1;
+		in2 = lg_is_zero(bits->w[2]) ^ 1;
+		in3 = lg_is_zero(bits->w[3]) ^ 1;
+		only += (in1 + 2 * in2 + 3 * in3) * 64;
+		word |= in0 + in1 + in2 + in3 - 1;
+	}
 	/* Else clang masks both parts of the sum and joins them by an `or`, whose bounds 6.1 does not see. */
 	lg_opaque(only);
 	*ret = only;
-	return !((word & (word - 1)) | (in0 + in1 + in2 + in3 - 1));
+	return !word;
 }
 
 static __always_inline _Bool lg_is_wide(const struct lg_classifier *c)

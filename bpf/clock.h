@@ -40,6 +40,12 @@ static __always_inline __u64 lg_clock_coarse(void)
 	return lg_read(memo->now_ns);
 }
 
+/* The same, if this CPU has asked in this tick; else 0. */
+static __always_inline __u64 lg_clock_kept(const struct lg_memo *memo)
+{
+	return !lg_test_clock && memo->jiffies == bpf_jiffies64() ? memo->now_ns : 0;
+}
+
 static __always_inline __u64 lg_clock(bool is_coarse)
 {
 	__u32 zero = 0;

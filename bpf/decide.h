@@ -32,13 +32,14 @@ static __always_inline void lg_look_further(const struct lg_frame *f, struct lg_
  * The rule found, which most often is the last packet's again. A CPU that guessed that right goes on with what the guess says, and need
  * not wait until what it looks up has led to the same rule.
  */
-static __always_inline __u32 lg_guessed(__u32 found)
+static __always_inline __u32 lg_guessed(struct lg_visit *visit, __u32 found)
 {
 	__u32 zero = 0, guess;
 	struct lg_memo *memo = bpf_map_lookup_elem(&memos, &zero);
 
 	if (!memo)
 		return found;
+	visit->clock_ns[1] = lg_clock_kept(memo); /* at hand, and most rules ask for it */
 	guess = memo->rule;
 	lg_opaque(guess); /* else clang knows that both are the same, and takes the one that comes later */
 	if (guess == found)
@@ -81,7 +82,8 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? (enum lg_reason)lg_exempt(&visit->pkt, f->hook, 0)
 											 : LG_PASS_NOT_IP;
 	if (lg_bits_single(&hits, &only)) {
-		rule = &set->rules[lg_guessed(only) & (LG_RULES_MAX - 1)];
+		rule = &set->rules[lg_guessed(visit, only) & (LG_RULES_MAX - 1)];
+		lg_opaque(rule); /* else clang adds set and place anew for each of its members */
 		if (rule->special) {
 			r = lg_special(visit, rule, f->hook);
 			if (r >= 0)
@@ -220,7 +222,7 @@ static __always_inline enum lg_reason lg_reason_for(const struct lg_frame *f, st
 
 	class = lg_read_any(f, visit);
 	visit->clock_ns[0] = lg_forget(0);
-	visit->clock_ns[1] = lg_forget(0);
+	visit->clock_ns[1] = visit->clock_ns[0];
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (lg_is_bypassed() || !ctl)
 		return LG_PASS_BYPASS;

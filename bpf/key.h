@@ -26,18 +26,19 @@ static __always_inline void lg_nat64(const __u8 prefix[16], struct lg_addr *addr
 /* The key of a rule with one address or none. */
 static __always_inline void lg_key_make(const struct lg_rule *rule, const struct lg_pkt *pkt, struct lg_key *ret_key)
 {
-	const __u64 *mask4 = (const __u64 *)rule->key_mask4, *mask6 = (const __u64 *)rule->key_mask6;
-	__u64 is_destination = lg_is_zero(rule->key_form ^ LG_FORM_DESTINATION);
-	__u64 is_rule = lg_is_zero(rule->key_form ^ LG_FORM_RULE);
-	__u64 is4 = lg_pick(pkt->source_is4, pkt->destination_is4, is_destination);
+	__u64 is_destination = rule->key_form & 1, has_address = -(__u64)(rule->key_form >> 1);
+	__u64 is6 = (lg_pick(pkt->source_is4, pkt->destination_is4, is_destination) & 1) ^ 1;
 	__u64 *a = (__u64 *)ret_key->a, *b = (__u64 *)ret_key->b;
+	const __u64 *mask;
 
+	_Static_assert(LG_FORM_RULE == 1 && LG_FORM_SOURCE == 2 && LG_FORM_DESTINATION == 3, "is_destination means nothing of a rule");
+	_Static_assert(__builtin_offsetof(struct lg_rule, key_mask6) == __builtin_offsetof(struct lg_rule, key_mask4) + 16, "is6 chooses");
+	lg_opaque(is6); /* else clang takes both masks and chooses then */
+	mask = (const __u64 *)((const __u8 *)rule + __builtin_offsetof(struct lg_rule, key_mask4) + is6 * sizeof(rule->key_mask4));
 	ret_key->rule_id = rule->rule_id;
 	ret_key->form = rule->key_form;
-	a[0] = lg_pick(pkt->source.w[0], pkt->destination.w[0], is_destination) & lg_pick(mask6[0], mask4[0], is4);
-	a[1] = lg_pick(pkt->source.w[1], pkt->destination.w[1], is_destination) & lg_pick(mask6[1], mask4[1], is4);
-	a[0] = lg_pick(a[0], 0, is_rule);
-	a[1] = lg_pick(a[1], 0, is_rule);
+	a[0] = lg_pick(pkt->source.w[0], pkt->destination.w[0], is_destination) & mask[0] & has_address;
+	a[1] = lg_pick(pkt->source.w[1], pkt->destination.w[1], is_destination) & mask[1] & has_address;
 	b[0] = 0;
 	b[1] = 0;
 }

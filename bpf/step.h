@@ -249,6 +249,18 @@ static __always_inline void lg_refused(struct lg_visit *visit, const struct lg_r
 		lg_strike(visit, rule, reason);
 }
 
+/* The same, without a call for what is common. */
+static __always_inline void lg_refused_at_once(struct lg_visit *visit, const struct lg_rule *rule, struct lg_bucket *bucket,
+					       const struct lg_ask *ask, enum lg_reason reason)
+{
+	__u64 tok = lg_denials_add(&visit->key, 0, ask->cost_tok);
+
+	if (tok)
+		__sync_fetch_and_add(&bucket->denied_tok, tok);
+	if (rule->special)
+		lg_strike(visit, rule, reason);
+}
+
 /* Notes that a bucket answered; a refusal is counted by lg_denied(). Returns what the agent should hear of the key, as lg_event_type, or 0. */
 static __always_inline __u32 lg_settle(struct lg_bucket *bucket, const struct lg_rule *rule, const struct lg_ask *ask,
 				       enum lg_reason reason)
@@ -480,7 +492,7 @@ static __always_inline enum lg_reason lg_judge_one(struct lg_visit *visit, const
 		reason = lg_bucket_take(bucket, rule, &ask, true);
 		event = lg_settle(bucket, rule, &ask, reason);
 		if (!lg_is_pass(reason))
-			lg_refused(visit, rule, bucket, reason);
+			lg_refused_at_once(visit, rule, bucket, &ask, reason);
 	} else {
 		r = lg_bucket_step(visit, &match, rule, bucket, LG_STEP_TAKE);
 		reason = lg_step_reason(r);
