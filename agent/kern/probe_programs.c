@@ -116,6 +116,20 @@ static void filters_look(struct lg_interface_facts *i, enum lg_hook hook)
 
 /* ---- whose they are ---- */
 
+/* One that is ours: at a hook, or behind libxdp's dispatcher, which is what stands at the hook then. */
+static void own_note(struct lg_interface_facts *i, const struct lg_attachment *own)
+{
+	struct lg_program_facts *p = NULL;
+
+	for (size_t k = 0; k < i->n_programs && !p; k++)
+		if (i->programs[k].id == own->prog_id)
+			p = &i->programs[k];
+	if (!p)
+		p = program_add(i, own->hook, own->mode, own->prog_id);
+	if (p)
+		p->is_ours = true;
+}
+
 static void ours_mark(const char *instance, struct lg_interface_facts *i)
 {
 	_cleanup_free_ struct lg_attachment *list = calloc(OURS_MAX, sizeof(*list));
@@ -126,10 +140,9 @@ static void ours_mark(const char *instance, struct lg_interface_facts *i)
 	if (!list || lg_kern_new(instance, NULL, &kern, &c) < 0)
 		return;
 	n = lg_kern_attachments(kern, list, OURS_MAX);
-	for (size_t k = 0; k < i->n_programs; k++)
-		for (int o = 0; o < n; o++)
-			if (list[o].prog_id == i->programs[k].id && list[o].ifindex == i->ifindex)
-				i->programs[k].is_ours = true;
+	for (int o = 0; o < n; o++)
+		if (list[o].ifindex == i->ifindex && list[o].mode != LG_MODE_ELSEWHERE)
+			own_note(i, &list[o]);
 }
 
 static void owner_read(struct lg_program_facts *p)
