@@ -265,6 +265,10 @@ int lg_kern_keys_count(struct lg_kern *kern, uint32_t *ret_max, uint32_t *ret_us
 
 /* ---- interfaces ---- */
 
+#define LG_QDISC_LEN 16
+/* Are all packets that leave by an interface queued by fq? 1, or 0 with the name of another discipline, or -errno. */
+int lg_qdisc_is_fq(const char *ifname, char ret_other[LG_QDISC_LEN]);
+
 /* Watches links over netlink: fn(arg, ifname, ifindex, up) for each interface that appears or comes up (up), or goes
  * (not up), also under its old name when it is renamed. The first read delivers all that are there. The fd is
  * readable when news wait; lg_links_read delivers them, after an overrun of the socket lists all again, and returns

@@ -379,6 +379,7 @@ int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct l
 	}
 	n->n_reloads_ok++;
 	lg_role_warn(n->rules, &n->config);
+	lg_node_pace_look(n);
 	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
 	return 0;
 }
@@ -480,6 +481,7 @@ static void on_sweep(void *arg)
 	lg_node_lists_sweep(arg);
 	rules_forget(arg);
 	cold_starts_renew(arg);
+	lg_node_pace_look(arg);
 }
 
 static void on_hup(void *arg)
@@ -649,6 +651,7 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 		complain_log(&c);
 		return fail == LG_KERN_REFUSED ? (int)lg_role_exit(r) : (int)fail;
 	}
+	lg_node_pace_look(n);
 	n->running = true;
 	return LG_EXIT_OK;
 }

@@ -47,6 +47,7 @@ struct lg_node_interface {
 	unsigned fresh;		/* bit per hook attached by this process, for a start that fails later */
 	enum lg_attach_mode mode[_LG_HOOK_N];	/* as last seen; LG_MODE_NONE: not attached there */
 	char why[512];		/* of not being attached */
+	bool is_without_fq;	/* rules hold packets back there in vain, and that was said */
 	uint64_t advice;	/* hash of what lg_node_advise() last said; 0: nothing */
 };
 
@@ -166,6 +167,7 @@ bool lg_node_links_wants(const struct lg_node_interface *i, enum lg_hook hook);
 bool lg_node_links_are_ready(const struct lg_node *n, char *why, size_t len);
 
 /* node_advice.c */
+void lg_node_pace_look(struct lg_node *n);	/* warns where packets that rules hold back are not held back, once for each change */
 void lg_node_advise(struct lg_node *n, struct lg_node_interface *i);	/* warns of what an interface does to rules, once for each change */
 
 /* node_status.c */

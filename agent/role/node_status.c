@@ -459,6 +459,8 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);
 		ban_metrics(n, m, &shared, t.now_ns);
+		lg_metrics_add(m, LG_METRIC_REPLIES, shared.resets, "kind", "reset", NULL);
+		lg_metrics_add(m, LG_METRIC_REPLIES, shared.prohibited, "kind", "prohibited", NULL);
 	}
 	if (lg_kern_keys_count(n->kern, &max, &used) == 0) {
 		lg_metrics_add(m, LG_METRIC_KEYS_MAX, max, NULL);
