@@ -145,8 +145,8 @@ static json_t *features_json(const struct lg_machine_facts *m)
 
 static json_t *machine_json(const struct lg_machine_facts *m)
 {
-	return json_pack("{s:s, s:I, s:{s:b, s:b, s:b, s:b}, s:b, s:b, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:s, s:{s:s, s:s, s:b}, s:o, s:o, s:o, "
-			 "s:I, s:o}",
+	return json_pack("{s:s, s:I, s:{s:b, s:b, s:b, s:b}, s:b, s:b, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:s, s:{s:s, s:s, s:b}, s:o, s:o, "
+			 "s:o, s:I, s:o}",
 			 "release", m->release, "cpus", (json_int_t)m->n_cpus, "capabilities", "bpf", (m->caps & LG_CAP_BPF) != 0, "net_admin",
 			 (m->caps & LG_CAP_NET_ADMIN) != 0, "perfmon", (m->caps & LG_CAP_PERFMON) != 0, "sys_admin",
 			 (m->caps & LG_CAP_SYS_ADMIN) != 0, "user_namespace", m->in_user_namespace, "seccomp_filter", m->has_seccomp_filter,
@@ -183,8 +183,8 @@ static json_t *programs_json(const struct lg_interface_facts *i)
 
 static json_t *interface_json(const struct lg_interface_facts *i)
 {
-	return json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:s, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o}", "name",
-			 i->name, "ifindex", (json_int_t)i->ifindex, "kind", i->kind, "driver", i->driver, "up", i->is_up, "mtu",
+	return json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:s, s:o, s:{s:o, s:o, s:o, s:o, s:o}, s:o}",
+			 "name", i->name, "ifindex", (json_int_t)i->ifindex, "kind", i->kind, "driver", i->driver, "up", i->is_up, "mtu",
 			 (json_int_t)i->mtu, "rx_queues", (json_int_t)i->rx_queues, "tx_queues", (json_int_t)i->tx_queues, "channels",
 			 (json_int_t)i->channels, "channels_max", (json_int_t)i->channels_max, "master", i->master, "lower", i->lower,
 			 "children", (json_int_t)i->n_children, "queueing", i->queueing, "xdp_features",
