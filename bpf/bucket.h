@@ -242,6 +242,8 @@ static __always_inline void lg_bucket_undo(struct lg_bucket *bucket, const struc
 
 static __always_inline __u16 lg_bucket_kind(const struct lg_rule *rule)
 {
+	if (rule->connection > LG_CONNECTION_NEW)
+		return LG_BUCKET_COUNT;
 	switch ((enum lg_rule_algorithm)rule->algorithm) {
 	case LG_RULE_FIXED_WINDOW: return LG_BUCKET_FIXED;
 	case LG_RULE_SLIDING_WINDOW: return LG_BUCKET_SLIDING;

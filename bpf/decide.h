@@ -55,6 +55,7 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 	const struct lg_ruleset *set;
 	const struct lg_rule *rule;
 	__u32 active = lg_read(ctl->active_set), only;
+	bool is_plain = true;
 	struct lg_bits hits;
 	int r;
 
@@ -78,10 +79,18 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 	lg_classify(classifier, &visit->pkt, &hits);
 	if (class == LG_CLASS_EXEMPT)
 		lg_bits_keep(&hits, &set->exempt);
-	if (lg_bits_empty(&hits))
+	if (set->needs & (LG_NEEDS_CONNECTIONS | LG_NEEDS_INITIATED)) {
+		lg_flow_before(visit, set);
+		lg_flow_sift(&hits, &set->initiated, &visit->pkt.flow);
+		is_plain = !visit->pkt.flow;
+	}
+	if (lg_bits_empty(&hits)) {
+		if (!is_plain)
+			lg_flow_after(visit, NULL, NULL, LG_PASS_NO_RULE);
 		return class == LG_CLASS_IP ? LG_PASS_NO_RULE : class == LG_CLASS_EXEMPT ? (enum lg_reason)lg_exempt(&visit->pkt, f->hook, 0)
 											 : LG_PASS_NOT_IP;
-	if (lg_bits_single(&hits, &only)) {
+	}
+	if (is_plain && lg_bits_single(&hits, &only)) {
 		rule = &set->rules[lg_guessed(visit, only) & (LG_RULES_MAX - 1)];
 		lg_opaque(rule); /* else clang adds set and place anew for each of its members */
 		if (rule->special) {

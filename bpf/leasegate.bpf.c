@@ -4,7 +4,7 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-#include "ops.h"
+#include "conn_ops.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -58,4 +58,10 @@ int lg_collect(struct lg_ops_args *args)
 {
 	lg_denials_book_all();
 	return lg_ops_run(args, LG_OPS_COLLECT);
+}
+
+SEC("syscall")
+int lg_track(struct lg_ops_args *args)
+{
+	return lg_conn_ops_run(args);
 }

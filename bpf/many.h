@@ -8,14 +8,9 @@
  */
 #pragma once
 
+#include "flow.h"
 #include "line_step.h"
 #include "lists.h"
-
-/* The rules that a packet matches. */
-struct lg_matches {
-	struct lg_match match[LG_MATCHES_MAX];
-	__u32 n;
-};
 
 /* Of two reasons to let a packet pass the one that tells more. */
 __noinline int lg_louder_of(__u32 a, __u32 b)
@@ -34,11 +29,6 @@ __noinline int lg_louder_of(__u32 a, __u32 b)
 static __always_inline enum lg_reason lg_louder(enum lg_reason a, enum lg_reason b)
 {
 	return b == LG_PASS_ADMITTED ? a : (enum lg_reason)lg_louder_of(a, b);
-}
-
-static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
-{
-	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
 }
 
 static __always_inline void lg_match_init(struct lg_match *match, __u32 rule_index)
@@ -84,12 +74,13 @@ static __always_inline void lg_matches_init(struct lg_matches *m, struct lg_bits
 }
 
 /*
- * Tests all matches, and takes from the last if all have tokens. Returns the first refusal, or the loudest reason to
- * pass.
+ * Tests all matches that are not done already, and takes from the last if all have tokens. Returns the first refusal, or the loudest
+ * reason to pass.
  */
-static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m)
+static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m,
+						  enum lg_reason verdict)
 {
-	enum lg_reason verdict = LG_PASS_ADMITTED, reason;
+	enum lg_reason reason;
 	const struct lg_rule *rule;
 	bool is_last;
 	__u32 k;
@@ -97,6 +88,8 @@ static __always_inline enum lg_reason lg_test_all(struct lg_visit *visit, const 
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= m->n)
 			break;
+		if (m->match[k].state == LG_MATCH_DONE)
+			continue;
 		rule = lg_match_rule(set, &m->match[k]);
 		if (!lg_is_pass(verdict) && !(rule->flags & LG_RULE_EVALUATE_ALL))
 			continue;
@@ -120,7 +113,7 @@ static __always_inline void lg_undo_all(struct lg_visit *visit, const struct lg_
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= m->n)
 			break;
-		if (m->match[k].state == LG_MATCH_DONE)
+		if (m->match[k].state == LG_MATCH_DONE && m->match[k].reason != LG_PASS_CONNECTION)
 			lg_match_step(visit, &m->match[k], lg_match_rule(set, &m->match[k]), LG_STEP_UNDO);
 	}
 }
@@ -180,18 +173,30 @@ static __always_inline enum lg_reason lg_count_all(struct lg_visit *visit, const
 	return verdict;
 }
 
+/* @verdict: of the matches that are done already. */
+static __always_inline enum lg_reason lg_charge_all(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_matches *m,
+						    enum lg_reason verdict)
+{
+	verdict = lg_test_all(visit, set, m, verdict);
+	if (!lg_is_pass(verdict))
+		return verdict;
+	verdict = lg_take_all(visit, set, m, verdict);
+	if (lg_is_pass(verdict))
+		return lg_count_all(visit, set, m, verdict);
+	lg_undo_all(visit, set, m);
+	return verdict;
+}
+
 static __always_inline enum lg_reason lg_judge_many(struct lg_visit *visit, const struct lg_ruleset *set, struct lg_bits *hits)
 {
-	enum lg_reason verdict;
+	enum lg_reason verdict = LG_PASS_ADMITTED;
 	struct lg_matches m;
 
 	lg_matches_init(&m, hits);
-	verdict = lg_test_all(visit, set, &m);
-	if (!lg_is_pass(verdict))
-		return verdict;
-	verdict = lg_take_all(visit, set, &m, verdict);
-	if (lg_is_pass(verdict))
-		return lg_count_all(visit, set, &m, verdict);
-	lg_undo_all(visit, set, &m);
+	if (visit->pkt.flow)
+		verdict = lg_conn_gate(visit, set, &m);
+	verdict = lg_charge_all(visit, set, &m, verdict);
+	if (visit->pkt.flow)
+		lg_flow_after(visit, set, &m, verdict);
 	return verdict;
 }

@@ -110,6 +110,42 @@ struct {
 	__type(value, struct lg_line_key);
 } line_keys SEC(".maps");
 
+/* Preallocated, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LG_CONNS_DEFAULT);
+	__type(key, struct lg_conn_key);
+	__type(value, struct lg_conn);
+} conns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, LG_CONNS_DEFAULT);
+	__type(key, struct lg_conn_key);
+	__type(value, struct lg_initiated);
+} initiated SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lg_conn_terms);
+} conn_terms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_OPS_MAX);
+	__type(key, __u32);
+	__type(value, struct lg_conn_op);
+} conn_ops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lg_conn_scratch);
+} conn_scratch SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);

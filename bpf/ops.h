@@ -208,6 +208,8 @@ static __always_inline int lg_op_may_reap(struct lg_bucket *bucket, const struct
 			return -EBUSY;
 		return bucket->granted_tok == lg_read(bucket->spent_tok) ? 0 : -EBUSY;
 	}
+	if (bucket->kind == LG_BUCKET_COUNT)
+		return __sync_val_compare_and_swap(&bucket->open, 0, LG_COUNT_CLOSED) ? -EBUSY : 0;
 	if (rule->algorithm)
 		return lg_reap_window(bucket, rule);
 	seen = lg_read(bucket->full_at_vt);

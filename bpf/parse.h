@@ -48,6 +48,13 @@ enum lg_icmp_kept {
 	LG_ICMP6_ND_LAST = 137,  /* redirect */
 };
 
+enum lg_tcp_flag {
+	LG_TCP_FIN = 1 << 0,
+	LG_TCP_SYN = 1 << 1,
+	LG_TCP_RST = 1 << 2,
+	LG_TCP_ACK = 1 << 4,
+};
+
 enum lg_class {
 	LG_CLASS_IP,
 	LG_CLASS_EXEMPT, /* what keeps links and paths alive: limited only by rules that name it */
@@ -95,6 +102,7 @@ struct lg_pkt {
 	__u8 source_is4; /* the address is IPv4, which those mapped into IPv6 are too, whatever the family */
 	__u8 destination_is4;
 	__u8 ecn;        /* at TC, if a rule marks by it: the bits of its header */
+	__u8 flow; /* enum lg_flow: what is noted of its connection once it may pass */
 };
 
 struct lg_ip6 {

@@ -57,10 +57,6 @@ enum {
 	LG_ICMP6_UNREACHABLE = 1,
 	LG_ICMP6_PROHIBITED = 1, /* code */
 	LG_ICMP6_FIRST_QUERY = 128,
-	LG_TCP_FIN = 0x01,
-	LG_TCP_SYN = 0x02,
-	LG_TCP_RST = 0x04,
-	LG_TCP_ACK = 0x10,
 };
 
 struct lg_reply {

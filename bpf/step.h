@@ -299,6 +299,17 @@ struct lg_match {
 	__u8 generation; /* low byte, of the lease or the window that the tokens came from */
 };
 
+/* The rules that a packet matches. */
+struct lg_matches {
+	struct lg_match match[LG_MATCHES_MAX];
+	__u32 n;
+};
+
+static __always_inline const struct lg_rule *lg_match_rule(const struct lg_ruleset *set, const struct lg_match *match)
+{
+	return &set->rules[match->rule_index & (LG_RULES_MAX - 1)];
+}
+
 enum lg_step {
 	LG_STEP_TEST, /* see whether the rule has what the packet asks; a refusal is noted */
 	LG_STEP_TAKE, /* take it; both answers are noted */
@@ -430,13 +441,21 @@ __noinline int lg_step(struct lg_visit *visit, struct lg_match *match, const str
 	return reason | event << 8;
 }
 
+/* Of rules that count what is open: conn_step.h. */
+int lg_count_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule, struct lg_bucket *bucket, __u32 step);
+
 /* The step of a rule that keeps its keys in `buckets`, by its algorithm. */
 static __always_inline int lg_bucket_step(struct lg_visit *visit, struct lg_match *match, const struct lg_rule *rule,
 					  struct lg_bucket *bucket, enum lg_step step)
 {
-	int r = rule->algorithm == LG_RULE_SLIDING_LOG ? lg_log_step(visit, match, rule, bucket, step)
-						       : lg_step(visit, match, rule, bucket, step);
+	int r;
 
+	if (rule->connection > LG_CONNECTION_NEW)
+		r = lg_count_step(visit, match, rule, bucket, step);
+	else if (rule->algorithm == LG_RULE_SLIDING_LOG)
+		r = lg_log_step(visit, match, rule, bucket, step);
+	else
+		r = lg_step(visit, match, rule, bucket, step);
 	if (r & LG_STEP_DENIED)
 		lg_refused(visit, rule, bucket, lg_step_reason(r));
 	return r;

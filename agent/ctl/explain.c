@@ -290,6 +290,12 @@ static int warning(const struct lg_rule_def *rule, const struct lg_explain_env *
 	return f ? lg_forecast_warning(f, rule, i, text, TEXT_LEN) : 1;
 }
 
+/* How the limit is kept. */
+static const char *algorithm_of(const struct lg_rule_def *rule)
+{
+	return lg_unit_is_count(rule->unit) ? "count" : lg_algorithm_name(rule->algorithm);
+}
+
 static json_t *rule_json(const struct lg_rule_def *rule, const struct lg_explain_env *env, const struct lg_forecast *f)
 {
 	char match[TEXT_LEN], bound[TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], text[TEXT_LEN];
@@ -305,7 +311,7 @@ static json_t *rule_json(const struct lg_rule_def *rule, const struct lg_explain
 	for (size_t i = 0; warning(rule, env, f, i, text) == 0; i++)
 		json_array_append_new(warnings, json_string(text));
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:s, s:o, s:o, s:o}", "rule", rule->name, "scope",
-			 lg_scope_name(rule->scope), "class", lg_class_name(rule->class), "algorithm", lg_algorithm_name(rule->algorithm),
+			 lg_scope_name(rule->scope), "class", lg_class_name(rule->class), "algorithm", algorithm_of(rule),
 			 "unit", lg_unit_name(rule->unit), "limit", limit, "fallback", lg_fallback_name(rule->fallback), "match", match,
 			 "action", action, "shadow", rule->shadow, "bound", bound_json(rule, &b), "bound_text", bound, "settings",
 			 f ? lg_settings_json(rule, &f->terms) : json_null(), "forecast", f ? forecast_json(f) : json_null(), "warnings",
@@ -320,7 +326,7 @@ static void rule_print(const struct lg_rule_def *rule, const struct lg_explain_e
 	lg_rule_bound_text(rule, env, bound, sizeof(bound));
 	lg_limit_format(rule->limit_tok, rule->per_ns, rule->unit, limit, sizeof(limit));
 	printf("%s (%s, class %s, %s, %s%s)\n", rule->name, lg_scope_name(rule->scope), lg_class_name(rule->class),
-	       lg_algorithm_name(rule->algorithm), limit, rule->shadow ? ", shadow: counts and passes" : "");
+	       algorithm_of(rule), limit, rule->shadow ? ", shadow: counts and passes" : "");
 	printf("  matches   %s\n  admits    %s\n", match, bound);
 	if (f)
 		forecast_print(rule, f);

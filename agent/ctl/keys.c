@@ -123,7 +123,11 @@ static int collect(void *arg, const struct lg_key *key, const struct lg_bucket *
 		k->rows = more;
 		k->size = k->size ? k->size * 2 : 1024;
 	}
-	k->rows[k->n++] = (struct row){ *key, *bucket };
+	k->rows[k->n] = (struct row){ *key, *bucket };
+	/* What is counted now comes back, as tokens do. */
+	if (bucket->kind == LG_BUCKET_COUNT)
+		k->rows[k->n].bucket.spent_tok = bucket->open;
+	k->n++;
 	return k->n >= KEYS_MAX;
 }
 
@@ -192,6 +196,8 @@ static uint64_t left_tok(const struct keys *k, const struct row *row, uint64_t n
 		return 0;
 	if (b->kind == LG_BUCKET_LOG)
 		return log_left_tok(k, rule, &row->key, now_ns);
+	if (b->kind == LG_BUCKET_COUNT)
+		return rule->rate_tok > b->spent_tok ? rule->rate_tok - b->spent_tok : 0;
 	if (b->kind == LG_BUCKET_FIXED || b->kind == LG_BUCKET_SLIDING)
 		return lg_window_left_tok(rule, b, now_ns);
 	return rate_left_tok(rule, b, now_ns);
@@ -205,6 +211,7 @@ static const char *kind_name(uint16_t kind)
 	case LG_BUCKET_SLIDING: return "sliding";
 	case LG_BUCKET_LOG: return "log";
 	case LG_BUCKET_LINE: return "line";
+	case LG_BUCKET_COUNT: return "count";
 	case LG_BUCKET_RATE: break;
 	}
 	return "rate";
@@ -251,6 +258,8 @@ static json_t *row_json(const struct keys *k, const struct row *row, uint64_t no
 		      b->kind == LG_BUCKET_BLOCK && b->expires_ns ? ms_until(b->expires_ns, now_ns) : (json_int_t)0, "limit", limit, "rate_tok",
 		      (json_int_t)b->rate_tok, "per_ns", (json_int_t)b->per_ns, "burst_tok", rule ? (json_int_t)rule->burst_tok : (json_int_t)0,
 		      "seen_ago_ms", -ms_until(b->seen_ns, now_ns));
+	if (b->kind == LG_BUCKET_COUNT)
+		json_object_set_new(o, "open", json_integer((json_int_t)b->spent_tok));
 	/* A word has no room for when it was last changed. */
 	if (b->kind == LG_BUCKET_LINE)
 		json_object_set_new(o, "seen_ago_ms", json_null());
@@ -262,6 +271,15 @@ static void unnoted_print(const struct keys *k)
 {
 	if (k->unnoted && !k->rule && !k->key && !k->has_source)
 		printf("%" PRIu64 " more in lines sent a single packet so far, and are known from the second on\n", k->unnoted);
+}
+
+/* Of a count: how many are open of how many there may be. */
+static void spent_text(const struct lg_bucket *b, char *buf, size_t len)
+{
+	if (b->kind == LG_BUCKET_COUNT)
+		snprintf(buf, len, "%llu/%llu", (unsigned long long)b->spent_tok, (unsigned long long)b->rate_tok);
+	else
+		snprintf(buf, len, "%llu", (unsigned long long)(b->spent_tok - b->returned_tok));
 }
 
 static int rows_print(const struct keys *k)
@@ -285,15 +303,15 @@ static int rows_print(const struct keys *k)
 	printf("%-20s %-39s %7s %14s %14s %14s %14s %9s\n", "RULE", "KEY", "KIND", "GRANTED", "SPENT", "LEFT", "DENIED", "EXPIRES");
 	for (size_t i = 0; i < n; i++) {
 		const struct lg_bucket *b = &k->rows[i].bucket;
-		char expires[32] = "-";
+		char expires[32] = "-", spent[48];
 
 		key_text(k, &k->rows[i].key, key, sizeof(key));
 		if (b->kind == LG_BUCKET_BLOCK)
 			snprintf(expires, sizeof(expires), "%.1f s", (double)ms_until(b->expires_ns, now_ns) / 1000);
-		printf("%-20s %-39s %7s %14llu %14llu %14llu %14llu %9s\n",
+		spent_text(b, spent, sizeof(spent));
+		printf("%-20s %-39s %7s %14llu %14s %14llu %14llu %9s\n",
 		       lg_ctl_rule_name(k->names, k->rows[i].key.rule_id, name, sizeof(name)), key,
-		       kind_name(b->kind), (unsigned long long)granted_tok(b),
-		       (unsigned long long)(b->spent_tok - b->returned_tok),
+		       kind_name(b->kind), (unsigned long long)granted_tok(b), spent,
 		       (unsigned long long)left_tok(k, &k->rows[i], now_ns),
 		       (unsigned long long)b->denied_tok, expires);
 	}

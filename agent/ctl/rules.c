@@ -49,7 +49,20 @@ static json_t *settings_find(json_t *reply, uint32_t rule_id)
 /* What the kernel runs; NULL for a global rule, whose algorithm is its home's. */
 static const char *algorithm_name(const struct lg_rule *rule)
 {
+	if (rule->connection > LG_CONNECTION_NEW)
+		return "count";
 	return rule->flags & LG_RULE_GLOBAL ? NULL : lg_algorithm_name((enum lg_algorithm)rule->algorithm);
+}
+
+static const char *unit_name(const struct lg_rule *rule)
+{
+	switch ((enum lg_rule_connection)rule->connection) {
+	case LG_CONNECTION_NEW: return lg_unit_name(LG_UNIT_CONNECTIONS);
+	case LG_CONNECTION_OPEN: return lg_unit_name(LG_UNIT_CONCURRENT);
+	case LG_CONNECTION_HALF_OPEN: return lg_unit_name(LG_UNIT_HALF_OPEN);
+	case LG_CONNECTION_NONE: break;
+	}
+	return lg_unit_name(rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS);
 }
 
 static json_t *rule_json(const struct lg_rule *rule, const char *name, const char *match, const struct lg_rule_counts *counts,
@@ -62,7 +75,7 @@ static json_t *rule_json(const struct lg_rule *rule, const char *name, const cha
 	lg_limit_format(rule->rate_tok, rule->per_ns, bytes ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
 	return json_pack("{s:s, s:i, s:s, s:b, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s?, s:s, s:s, s:o, s:O?}", "rule", name, "rule_id",
 			 (int)rule->rule_id, "scope", rule->flags & LG_RULE_GLOBAL ? "global" : "host", "shadow",
-			 (rule->flags & LG_RULE_SHADOW) != 0, "action", action, "unit", bytes ? "bytes" : "packets", "limit", limit, "rate_tok",
+			 (rule->flags & LG_RULE_SHADOW) != 0, "action", action, "unit", unit_name(rule), "limit", limit, "rate_tok",
 			 (json_int_t)rule->rate_tok, "per_ns", (json_int_t)rule->per_ns, "burst_tok",
 			 (json_int_t)rule->burst_tok, "cost", (json_int_t)rule->cost, "algorithm", algorithm_name(rule), "key",
 			 key_name(rule, key, sizeof(key)), "match", match, "counts",
@@ -100,6 +113,8 @@ static void rule_print(const struct lg_rule *rule, const char *name, const char 
 	       counts_sum(counts, true), (unsigned long long)counts->by_reason[LG_PASS_SHADOW].packets,
 	       rule->flags & LG_RULE_SHADOW ? " (shadow)" : "");
 	printf("     matches %s; key: %s", match, key_name(rule, key, sizeof(key)));
+	if (rule->connection)
+		printf("; counts %s", unit_name(rule));
 	if (rule->algorithm)
 		printf("; %s", algorithm_name(rule));
 	if (rule->cost > 1)

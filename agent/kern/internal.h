@@ -36,6 +36,10 @@ enum lg_map {
 	LG_MAP_OPS,
 	LG_MAP_SHARED,
 	LG_MAP_DENIALS,
+	LG_MAP_CONNS,
+	LG_MAP_INITIATED,
+	LG_MAP_CONN_TERMS,
+	LG_MAP_CONN_OPS,
 	LG_MAP_TEST_CLOCK,
 	LG_MAP_CONTROL,
 	_LG_MAP_N
@@ -48,6 +52,7 @@ enum lg_prog {
 	LG_PROG_TC_EGRESS = LG_HOOK_TC_EGRESS,
 	LG_PROG_GRANT,
 	LG_PROG_COLLECT,
+	LG_PROG_TRACK,
 	_LG_PROG_N
 };
 
@@ -273,6 +278,11 @@ int lg_map_walk(int fd, size_t key_bytes, size_t value_bytes,
 		int (*fn)(void *arg, const void *key, const void *value), void *arg);
 /* Calls fn for each key of `buckets` and `products`, until it returns other than 0. */
 int lg_buckets_walk(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_key *key, const struct lg_bucket *bucket), void *arg);
+
+/* ---- conns.c ---- */
+
+/* Connections are no longer charged to a rule that no packet meets any more. */
+int lg_conns_forget(struct lg_kern *kern, uint32_t rule_id);
 
 /* ---- lines.c ---- */
 

@@ -47,6 +47,7 @@ struct lg_kern_options {
 	uint32_t line_keys;	/* slots of `lines`; 0: one line and no rule in it, LG_LINE_KEYS_ANY: the default; likewise */
 	uint32_t log_keys;	/* entries of `logs`, 0: the default; likewise */
 	uint32_t max_rules;	/* ids that overflow buckets and counters have room for; as max_keys */
+	uint32_t max_conns;	/* entries of `conns` and of `initiated`; as max_keys */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	enum lg_kern_misfit misfit;
 	bool test_clock;	/* load with lg_test_clock (tests only) */
@@ -239,6 +240,22 @@ int lg_kern_ban_set(struct lg_kern *kern, const struct lg_key *key, uint64_t now
 int lg_kern_ban_remove(struct lg_kern *kern, const struct lg_key *key);
 /* Takes away bans of rules that are not in the set or ban nobody, and those that no later ban would be counted with. */
 int lg_kern_bans_reap(struct lg_kern *kern, const struct lg_ruleset *set, uint64_t now_ns);
+
+/* ---- connections ---- */
+
+/* When connections are over of which nothing more is heard. */
+int lg_kern_conn_terms_set(struct lg_kern *kern, const struct lg_conn_terms *terms);
+/* Runs n operations (any number; batches of LG_OPS_MAX) through `track`; results are in each op. Packets look for what is over themselves
+ * when nobody ran any, none is one, for LG_CONN_SWEEP_NS. */
+int lg_kern_track(struct lg_kern *kern, struct lg_conn_op *ops, size_t n);
+/* An operation on the entry of a key; what else it needs is 0. */
+void lg_conn_op_make(const struct lg_conn_key *key, uint32_t code, struct lg_conn_op *ret);
+/* Calls fn for each entry, as it is at that moment. Stop as lg_kern_each_bucket() does. */
+int lg_kern_each_conn(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_conn_key *key, const struct lg_conn *conn), void *arg);
+int lg_kern_each_initiated(struct lg_kern *kern, int (*fn)(void *arg, const struct lg_conn_key *key, const struct lg_initiated *side),
+			   void *arg);
+/* How many there may be. */
+int lg_kern_conns_max(struct lg_kern *kern, uint32_t *ret_max);
 
 /* ---- events ---- */
 

@@ -27,6 +27,7 @@ static const char *const prog_names[_LG_PROG_N] = {
 	[LG_PROG_TC_EGRESS] = "lg_tc_egress",
 	[LG_PROG_GRANT] = "lg_grant",
 	[LG_PROG_COLLECT] = "lg_collect",
+	[LG_PROG_TRACK] = "lg_track",
 };
 
 static void skel_destroy(struct leasegate_bpf *skel)
@@ -118,6 +119,10 @@ static const char *sized_as(const struct bpf_map *map)
 		return "table of line keys";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LOGS)) == 0)
 		return "table of logs";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_CONNS)) == 0)
+		return "table of connections";
+	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_INITIATED)) == 0)
+		return "table of who began";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_OVERFLOW)) == 0)
 		return "table of overflow buckets";
 	if (strcmp(bpf_map__name(map), lg_map_name(LG_MAP_RULE_COUNTS)) == 0)
@@ -132,6 +137,8 @@ static bool is_wanted(const struct loading *l, const struct bpf_map *map)
 		return l->o->max_keys != 0;
 	if (map == l->skel->maps.logs)
 		return l->o->log_keys != 0;
+	if (map == l->skel->maps.conns)
+		return l->o->max_conns != 0;
 	if (map == l->skel->maps.rule_counts)
 		return l->o->max_rules != 0;
 	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
@@ -249,6 +256,7 @@ int lg_object_open(struct bpf_object **ret_obj)
 static int skel_open(struct loading *l)
 {
 	uint32_t max_rules = l->o->max_rules ? l->o->max_rules : LG_RULES_DEFAULT;
+	uint32_t max_conns = l->o->max_conns ? l->o->max_conns : LG_CONNS_DEFAULT;
 	uint32_t max_keys = l->o->max_keys ? l->o->max_keys : LG_KEYS_DEFAULT;
 	uint32_t line_keys = l->o->line_keys == LG_LINE_KEYS_ANY ? LG_LINE_KEYS_DEFAULT : l->o->line_keys;
 	uint32_t n_lines = line_keys ? (line_keys - 1) / LG_LINE_SLOTS + 1 : 1;
@@ -274,6 +282,10 @@ static int skel_open(struct loading *l)
 		r = bpf_map__set_max_entries(l->skel->maps.overflow, max_rules * LG_OVERFLOW_BUCKETS);
 	if (r == 0)
 		r = bpf_map__set_max_entries(l->skel->maps.rule_counts, max_rules + 1);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.conns, max_conns);
+	if (r == 0)
+		r = bpf_map__set_max_entries(l->skel->maps.initiated, max_conns);
 	return r ? r : bpf_map__set_max_entries(l->skel->maps.line_keys, n_lines * LG_LINE_SLOTS);
 }
 
@@ -573,7 +585,7 @@ int lg_kern_maps_look(const struct lg_kern_options *o, struct lg_map_facts *ret,
 
 int lg_kern_load_try(enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
-	const struct lg_kern_options o = { .max_keys = 16, .log_keys = 1, .max_rules = 1 };
+	const struct lg_kern_options o = { .max_keys = 16, .log_keys = 1, .max_rules = 1, .max_conns = 16 };
 	_cleanup_(skel_destroy) struct leasegate_bpf *skel = NULL;
 	struct loading l = { .o = &o, .ret_fail = ret_fail, .c = c };
 	int r;
@@ -593,6 +605,8 @@ static int check_options(const struct lg_kern_options *o, struct lg_complaint *c
 		return lg_complain(c, "line_keys %u: at most %u", o->line_keys, LG_LINE_KEYS_LIMIT);
 	if (o->log_keys > LG_LOGS_LIMIT)
 		return lg_complain(c, "log_keys %u: at most %u", o->log_keys, LG_LOGS_LIMIT);
+	if (o->max_conns > LG_CONNS_LIMIT)
+		return lg_complain(c, "max_connections %u: at most %u", o->max_conns, LG_CONNS_LIMIT);
 	if (o->max_rules > LG_RULES_MAX)
 		return lg_complain(c, "max_rules %u: at most %u", o->max_rules, LG_RULES_MAX);
 	return 0;
@@ -672,6 +686,10 @@ static const struct {
 	[LG_MAP_OPS] = { 4, sizeof(struct lg_op) },
 	[LG_MAP_SHARED] = { 4, sizeof(struct lg_shared) },
 	[LG_MAP_DENIALS] = { 4, sizeof(struct lg_denials) },
+	[LG_MAP_CONNS] = { sizeof(struct lg_conn_key), sizeof(struct lg_conn) },
+	[LG_MAP_INITIATED] = { sizeof(struct lg_conn_key), sizeof(struct lg_initiated) },
+	[LG_MAP_CONN_TERMS] = { 4, sizeof(struct lg_conn_terms) },
+	[LG_MAP_CONN_OPS] = { 4, sizeof(struct lg_conn_op) },
 	[LG_MAP_TEST_CLOCK] = { 4, sizeof(__u64) },
 	[LG_MAP_CONTROL] = { 4, sizeof(struct lg_control) },
 };

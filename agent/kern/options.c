@@ -10,6 +10,7 @@ struct lg_kern_options lg_kern_options_of(const struct lg_config *config)
 		.max_keys = config->max_keys,
 		.line_keys = config->line_keys,
 		.log_keys = config->log_keys,
+		.max_conns = config->max_conns,
 		.max_rules = config->max_rules,
 	};
 }

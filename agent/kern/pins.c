@@ -40,6 +40,10 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_OPS] = "ops",
 	[LG_MAP_SHARED] = "shared",
 	[LG_MAP_DENIALS] = "denials",
+	[LG_MAP_CONNS] = "conns",
+	[LG_MAP_INITIATED] = "initiated",
+	[LG_MAP_CONN_TERMS] = "conn_terms",
+	[LG_MAP_CONN_OPS] = "conn_ops",
 	[LG_MAP_TEST_CLOCK] = "test_clock",
 	[LG_MAP_CONTROL] = "control",
 };

@@ -325,6 +325,8 @@ int lg_kern_rule_forget(struct lg_kern *kern, uint32_t rule_id)
 	/* Packets that still see the set in which the rule was might make a bucket again. */
 	r = lg_kern_grace();
 	if (r == 0)
+		r = lg_conns_forget(kern, rule_id);
+	if (r == 0)
 		r = forget_buckets(kern, rule_id);
 	if (r == 0)
 		r = lg_kern_each_log(kern, forget_log, &(struct forget){ .kern = kern, .rule_id = rule_id });

@@ -17,6 +17,7 @@
 #include "rules/lines.h"
 
 #define SWEEP_PERIOD_NS (5 * LG_NS_PER_S)
+#define CONNS_PERIOD_NS (1 * LG_NS_PER_S)
 #define RETIRED_MIN_NS (60 * LG_NS_PER_S)	/* rules that left are remembered at least this long */
 #define SHARE_GRACE_NS (1 * LG_NS_PER_S)
 
@@ -532,6 +533,10 @@ static int sources_start(struct lg_node *n)
 	if (r < 0)
 		return r;
 	n->n_sources++;
+	r = lg_loop_add_ticker(n->loop, CONNS_PERIOD_NS, lg_node_conns_tick, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
 	r = lg_node_links_sources(n);
 	if (r < 0)
 		return r;
@@ -602,6 +607,9 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	if (r < 0)
 		return r;
 	reachable_set(n, false);
+	r = lg_node_conns_start(n);
+	if (r < 0)
+		return lg_complain(c, "cannot write the timeouts of connections into the kernel: %s", strerror(-r));
 	r = rules_first_apply(n, rules, c);
 	if (r < 0)
 		return r;

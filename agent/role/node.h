@@ -93,7 +93,7 @@ struct lg_node {
 	struct lg_admin *admin;
 	struct lg_secure secure;
 	struct lg_lease_client *client;
-	struct lg_source *sources[8];
+	struct lg_source *sources[12];
 	size_t n_sources;
 	struct lg_source *ticker;
 	struct lg_source *stopper;	/* ends the daemon, once the operator's tool has its answer */
@@ -113,6 +113,7 @@ struct lg_node {
 	bool stack_changed;	/* what is attached may be in the way of what is above it */
 	bool said, said_ready;	/* whether being ready was said, and which */
 	uint64_t started_ns;
+	bool has_conns;		/* the tables of connections are not known to be empty */
 	bool made_alone;	/* this process made the pins, and nothing enforced before */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
@@ -169,6 +170,10 @@ bool lg_node_links_are_ready(const struct lg_node *n, char *why, size_t len);
 /* node_advice.c */
 void lg_node_pace_look(struct lg_node *n);	/* warns where packets that rules hold back are not held back, once for each change */
 void lg_node_advise(struct lg_node *n, struct lg_node_interface *i);	/* warns of what an interface does to rules, once for each change */
+
+/* node_conns.c */
+int lg_node_conns_start(struct lg_node *n);			/* before there are rules */
+void lg_node_conns_tick(void *arg);				/* connections that are over */
 
 /* node_status.c */
 json_t *lg_node_admin(void *arg, const json_t *request);

@@ -224,13 +224,17 @@ static int rule_build(const struct lg_rule_def *def, const struct lg_compile_env
 	rule.cost = (uint32_t)def->cost;
 	rule.action = (uint8_t)def->action;
 	rule.action_value = def->action_value;
+	rule.connection = lg_unit_connection(def->unit);
+	rule.special |= lg_unit_is_connection(def->unit) ? LG_SPECIAL_CONNECTION : 0;
 	/* In shadow mode nobody is refused, so nobody is banned for it. */
 	if (def->ban.after && !def->shadow) {
 		rule.special |= LG_SPECIAL_BAN;
 		rule.ban = def->ban;
 	}
 
-	if (lg_lines_hold(def, env)) {
+	if (lg_unit_is_count(def->unit)) {
+		r = 0;
+	} else if (lg_lines_hold(def, env)) {
 		r = lg_lines_fill(def, env, old, &rule);
 	} else if (def->scope == LG_SCOPE_HOST && def->algorithm != LG_TOKEN_BUCKET) {
 		windows_fill(def, old, env->now_ns, &rule);
@@ -522,6 +526,8 @@ static int needs_fill(struct compiler *k, struct lg_complaint *c)
 	for (size_t i = 0; i < k->rules->n; i++) {
 		k->set.needs |= k->rules->v[i].key.parts & LG_KEY_CGROUP ? LG_NEEDS_CGROUP : 0;
 		k->set.needs |= k->rules->v[i].unit == LG_UNIT_BYTES ? LG_NEEDS_BYTES : 0;
+		k->set.needs |= lg_unit_is_connection(k->rules->v[i].unit) ? LG_NEEDS_CONNECTIONS : 0;
+		k->set.needs |= k->rules->v[i].match.initiated ? LG_NEEDS_INITIATED : 0;
 		k->set.needs |= lg_rule_acts(&k->rules->v[i]) && k->rules->v[i].action == LG_ACTION_ECN ? LG_NEEDS_ECN : 0;
 	}
 	return r;
@@ -541,6 +547,9 @@ static void set_fill(struct compiler *k)
 	for (uint32_t i = 0; i < n; i++)
 		if (k->set.rules[i].flags & LG_RULE_EXEMPT)
 			lg_bits_set(&k->set.exempt, i);
+	for (uint32_t i = 0; i < k->set.n_rules; i++)
+		if (k->order[i].def->match.initiated)
+			lg_bits_set(&k->set.initiated, i);
 	k->set.version = (old ? old->version : 0) + 1;
 
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++) {
@@ -617,6 +626,37 @@ static int logs_check(const struct compiler *k, struct lg_complaint *c)
 			   both[0]->name, both[1]->name);
 }
 
+/* A connection has room for what a few rules charged for it. */
+static int connections_check(const struct compiler *k, struct lg_complaint *c)
+{
+	struct lg_bits connections = { { 0 } };
+	bool matches[LG_RULES_MAX];
+	struct lg_overlap overlap;
+	char packet[256];
+	size_t n = 0;
+	int r;
+
+	for (size_t i = 0; i < k->rules->n; i++)
+		if (lg_unit_is_connection(k->order[i].def->unit))
+			lg_bits_set(&connections, i);
+	r = lg_overlap_find(k->classifier, &connections, LG_CONN_CHARGES_MAX, &overlap);
+	if (r <= 0)
+		return r;
+	matches_of(k, &overlap, matches);
+	c->line = 0;
+	c->col = 0;
+	for (size_t i = 0; i < k->rules->n; i++)
+		if (matches[i] && ++n == LG_CONN_CHARGES_MAX + 1)
+			c->line = k->rules->v[i].line;
+	if (r == LG_OVERLAP_UNKNOWN)
+		return lg_complain(c,
+				   "it takes too long to tell whether a packet could match more than %d rules about connections: let them "
+				   "name narrower ports or prefixes",
+				   LG_CONN_CHARGES_MAX);
+	lg_overlap_format(&overlap, (const char(*)[16])k->set.interfaces, packet, sizeof(packet));
+	return lg_complain(c, "%s would match %zu rules about connections, and %d is the most", packet, n, LG_CONN_CHARGES_MAX);
+}
+
 static int classifier_build(struct compiler *k, struct lg_complaint *c)
 {
 	const struct lg_rule_def *def = k->rules->v;
@@ -643,6 +683,8 @@ static int classifier_build(struct compiler *k, struct lg_complaint *c)
 		r = overlap_complain(k, r, &overlap, c);
 	if (r == 0)
 		r = logs_check(k, c);
+	if (r == 0)
+		r = connections_check(k, c);
 	if (r == -ENOMEM)
 		lg_complain(c, "not enough memory to compile the rules");
 	return r;

@@ -338,6 +338,13 @@ static int tree_read(struct reader *r)
 	config->line_keys = (uint32_t)r->at[LG_CF_LINE_KEYS].num;
 	config->log_keys = (uint32_t)r->at[LG_CF_LOG_KEYS].num;
 	config->max_rules = (uint32_t)r->at[LG_CF_MAX_RULES].num;
+	config->max_conns = (uint32_t)r->at[LG_CF_MAX_CONNECTIONS].num;
+	config->conn_terms = (struct lg_conn_terms){
+		.handshake_ns = r->at[LG_CF_CONN_HANDSHAKE].num,
+		.closing_ns = r->at[LG_CF_CONN_CLOSING].num,
+		.established_ns = r->at[LG_CF_CONN_ESTABLISHED].num,
+		.datagram_ns = r->at[LG_CF_CONN_DATAGRAM].num,
+	};
 	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
 
 	err = name_read(r);

@@ -8,7 +8,7 @@
 
 #include "base/complaint.h"
 #include "base/mem.h"
-#include "leasegate/bounds.h"
+#include "leasegate/abi.h"
 
 #define LG_INTERFACES_MAX 64	/* entries of the list */
 #define LG_ATTACH_MAX 1024	/* interfaces that a node attaches, those that fit patterns among them */
@@ -69,6 +69,8 @@ struct lg_config {
 	uint32_t line_keys;		/* node: slots of the table of lines, default LG_LINE_KEYS_DEFAULT; 0: no such table */
 	uint32_t log_keys;		/* node: entries of the table of logs, default LG_LOGS_DEFAULT */
 	uint32_t max_rules;		/* node: ids for rules, default LG_RULES_DEFAULT */
+	uint32_t max_conns;		/* node: entries of the tables of connections and of who began, default LG_CONNS_DEFAULT */
+	struct lg_conn_terms conn_terms; /* node */
 	bool unparsable_drop;
 	uint8_t nat64[16];		/* node: a /96; all 0: none */
 	size_t n_interfaces;

@@ -28,7 +28,7 @@ static bool can_double(const struct lg_rule_def *rule)
 
 void lg_rule_bound(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_bound *ret_bound)
 {
-	struct lg_bound bound = { .base_tok = rule->burst_tok, .plus_rate = rule->algorithm == LG_TOKEN_BUCKET };
+	struct lg_bound bound = { .base_tok = rule->burst_tok, .plus_rate = rule->algorithm == LG_TOKEN_BUCKET && rule->per_ns };
 
 	if (rule->scope == LG_SCOPE_GLOBAL && rule->fallback == LG_FALLBACK_SHARE && !lg_rule_sets_shares_aside(rule)) {
 		bound.fallback_tok = rule->limit_tok / (env->n_regions ? env->n_regions : 1);
@@ -45,7 +45,8 @@ static void amount_format(uint64_t tok, enum lg_unit unit, bool with_unit, char 
 	if (unit == LG_UNIT_BYTES)
 		lg_bytes_format(tok, buf, len);
 	else
-		snprintf(buf, len, "%" PRIu64 "%s%s", tok, with_unit ? " " : "", with_unit ? lg_unit_name(unit) : "");
+		snprintf(buf, len, "%" PRIu64 "%s%s%s", tok, with_unit ? " " : "", with_unit && unit == LG_UNIT_CONNECTIONS ? "new " : "",
+			 with_unit ? lg_unit_name(unit) : "");
 }
 
 /* Of the limit, not beside it. */
@@ -67,7 +68,7 @@ static void aside_add(struct lg_words *t, const struct lg_rule_def *rule, const 
 /* Where packets differ from tokens by their cost the limit is one of tokens. */
 static void base_format(const struct lg_rule_def *rule, uint64_t tok, char *buf, size_t len)
 {
-	if (rule->cost > 1 && rule->unit == LG_UNIT_PACKETS)
+	if (rule->cost > 1 && rule->unit != LG_UNIT_BYTES)
 		snprintf(buf, len, "%" PRIu64 " tokens", tok);
 	else
 		amount_format(tok, rule->unit, true, buf, len);
@@ -131,6 +132,11 @@ static void ban_add(struct lg_words *t, const struct lg_ban_terms *ban)
 		lg_words_add(t, ", twice as long each time, up to %s", max);
 }
 
+static const char *spender(enum lg_unit unit)
+{
+	return unit == LG_UNIT_BYTES ? "byte" : lg_unit_is_connection(unit) ? "new connection" : "packet";
+}
+
 void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_env *env, char *buf, size_t len)
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
@@ -145,6 +151,9 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	amount_format(bound.trailing_tok, rule->unit, false, trailing, sizeof(trailing));
 	if (!rule->limit_tok)
 		lg_words_add(&t, "nothing at all");
+	else if (lg_unit_is_count(rule->unit))
+		lg_words_add(&t, "at most %" PRIu64 " %s at one time, on each host", rule->limit_tok,
+			     rule->unit == LG_UNIT_CONCURRENT ? "open connections" : "connections whose handshake is not finished");
 	else if (bound.plus_rate)
 		lg_words_add(&t, "at most %s at once, plus %s, %s", base, limit, global ? "over all hosts" : "on each host");
 	else if (rule->algorithm == LG_FIXED_WINDOW)
@@ -160,7 +169,9 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	if (global && (rule->limit_tok || bound.unbounded))
 		fallback_add(&t, rule, env, &bound);
 	if (rule->cost > 1)
-		lg_words_add(&t, "; %" PRIu64 " are spent by each %s", rule->cost, rule->unit == LG_UNIT_BYTES ? "byte" : "packet");
+		lg_words_add(&t, "; %" PRIu64 " are spent by each %s", rule->cost, spender(rule->unit));
+	if (rule->on_full == LG_ON_FULL_PASS && lg_unit_is_count(rule->unit))
+		lg_words_add(&t, "; connections that find the table of connections full pass uncounted");
 	if (rule->on_full == LG_ON_FULL_PASS)
 		lg_words_add(&t, "; keys that find the table of keys full pass without limit");
 	if (lg_rule_acts(rule))
@@ -195,7 +206,9 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 	uint64_t burst = rule->burst_tok / rule->cost;
 
 	(void)env;
-	if (!rule->limit_tok || !can_be_tcp(rule) || burst >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
+	/* No superframe begins a connection. */
+	if (!rule->limit_tok || !can_be_tcp(rule) || lg_unit_is_connection(rule->unit) ||
+	    burst >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
 		return false;
 	if (bytes && burst < FRAME_BYTES)
 		return false;
@@ -253,7 +266,7 @@ static bool share_warn(const struct lg_rule_def *rule, const struct lg_explain_e
 static bool deny_all_warn(const struct lg_rule_def *rule, const struct lg_explain_env *env, struct lg_words *t)
 {
 	(void)env;
-	if (rule->limit_tok || rule->shadow || !lg_match_is_any(&rule->match))
+	if (rule->limit_tok || rule->shadow || lg_unit_is_connection(rule->unit) || !lg_match_is_any(&rule->match))
 		return false;
 	lg_words_add(t, "a limit of 0 without a match denies every IP packet");
 	return true;

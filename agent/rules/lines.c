@@ -21,7 +21,7 @@
 static bool can_hold(const struct lg_rule_def *def)
 {
 	return def->scope == LG_SCOPE_HOST && def->algorithm == LG_TOKEN_BUCKET && def->key.form != LG_FORM_RULE &&
-	       def->burst_tok < LG_LINE_BURST_MAX_TOK && def->action != LG_ACTION_PACE;
+	       !lg_unit_is_count(def->unit) && def->burst_tok < LG_LINE_BURST_MAX_TOK && def->action != LG_ACTION_PACE;
 }
 
 bool lg_lines_hold(const struct lg_rule_def *def, const struct lg_compile_env *env)

@@ -351,7 +351,8 @@ int lg_match_read(struct lg_reader *r)
 	match->fragments = (uint8_t)r->at[LG_RF_FRAGMENTS].num;
 	if (match->fragments == 7)
 		match->fragments = 0; /* all of them are any */
-	match->directions = lg_is_written(r, LG_RF_DIRECTION) ? (uint8_t)(1u << r->at[LG_RF_DIRECTION].num) : 0;
+	match->initiated = lg_is_written(r, LG_RF_DIRECTION) && r->at[LG_RF_DIRECTION].num == 2;
+	match->directions = !lg_is_written(r, LG_RF_DIRECTION) ? 0 : match->initiated ? 1 : (uint8_t)(1u << r->at[LG_RF_DIRECTION].num);
 	err = ends_read(r);
 	if (err == 0)
 		err = ranges_read(r, LG_RF_SOURCE_PORTS, port_read, NULL, &match->source_ports);

@@ -69,9 +69,33 @@ const char *lg_unit_name(enum lg_unit unit)
 	case LG_UNIT_BYTES: return "bytes";
 	case LG_UNIT_CONNECTIONS: return "connections";
 	case LG_UNIT_CONCURRENT: return "concurrent";
+	case LG_UNIT_HALF_OPEN: return "half_open";
 	case LG_UNIT_REQUESTS: return "requests";
 	}
 	return "?";
+}
+
+bool lg_unit_is_connection(enum lg_unit unit)
+{
+	return lg_unit_connection(unit) != LG_CONNECTION_NONE;
+}
+
+bool lg_unit_is_count(enum lg_unit unit)
+{
+	return lg_unit_connection(unit) > LG_CONNECTION_NEW;
+}
+
+uint8_t lg_unit_connection(enum lg_unit unit)
+{
+	switch (unit) {
+	case LG_UNIT_CONNECTIONS: return LG_CONNECTION_NEW;
+	case LG_UNIT_CONCURRENT: return LG_CONNECTION_OPEN;
+	case LG_UNIT_HALF_OPEN: return LG_CONNECTION_HALF_OPEN;
+	case LG_UNIT_PACKETS:
+	case LG_UNIT_BYTES:
+	case LG_UNIT_REQUESTS: break;
+	}
+	return LG_CONNECTION_NONE;
 }
 
 const char *lg_on_full_name(enum lg_on_full on_full)
@@ -218,7 +242,7 @@ static void match_add(uint64_t *h, const struct lg_match *match)
 	ranges_add(h, &match->inner_vlans.ids);
 	word_add(h, (uint64_t)match->tcp_flags.mask << 8 | match->tcp_flags.value);
 	ranges_add(h, &match->icmp_types);
-	word_add(h, (uint64_t)match->directions << 8 | match->fragments);
+	word_add(h, (uint64_t)match->initiated << 16 | (uint64_t)match->directions << 8 | match->fragments);
 	word_add(h, match->n_interfaces);
 	for (size_t i = 0; i < match->n_interfaces; i++)
 		bytes_add(h, match->interfaces[i], sizeof(match->interfaces[i]));
@@ -315,7 +339,10 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 	else
 		snprintf(amount, sizeof(amount), "%" PRIu64, limit_tok);
 	lg_duration_format(per_ns, per, sizeof(per));
-	snprintf(buf, len, "%s/%s", amount, per);
+	if (per_ns)
+		snprintf(buf, len, "%s/%s", amount, per);
+	else
+		snprintf(buf, len, "%s", amount);
 }
 
 /* ---- keys ---- */

@@ -16,7 +16,7 @@
 enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
 enum lg_rule_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
 enum lg_algorithm { LG_TOKEN_BUCKET, LG_FIXED_WINDOW, LG_SLIDING_WINDOW, LG_SLIDING_LOG };
-enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_REQUESTS };
+enum lg_unit { LG_UNIT_PACKETS, LG_UNIT_BYTES, LG_UNIT_CONNECTIONS, LG_UNIT_CONCURRENT, LG_UNIT_HALF_OPEN, LG_UNIT_REQUESTS };
 enum lg_table_choice { LG_TABLE_CHOICE_EXACT, LG_TABLE_CHOICE_LINES, LG_TABLE_CHOICE_NONE };
 enum lg_lease_owner { LG_OWNER_AUTO, LG_OWNER_OFF, LG_OWNER_ON };
 enum lg_lease_kind { LG_LEASE_AUTO, LG_LEASE_BLOCK, LG_LEASE_LIMIT };
@@ -72,6 +72,7 @@ struct lg_match {
 	struct lg_ranges icmp_types;	/* of type << 8 | code, in the family that the protocol, ICMP or ICMPv6, says */
 	uint8_t fragments;		/* bits by enum lg_fragment: 1 none, 2 first, 4 later; 0: any */
 	uint8_t directions;		/* 1 ingress, 2 egress; 0: any */
+	bool initiated;			/* but for what this host began */
 	size_t n_interfaces;
 	char interfaces[LG_INTERFACE_NAMES_MAX][16];
 };
@@ -100,7 +101,7 @@ struct lg_rule_def {
 	enum lg_unit unit;
 	enum lg_algorithm algorithm;
 	uint64_t limit_tok;	/* limit_tok per per_ns */
-	uint64_t per_ns;
+	uint64_t per_ns;	/* 0: at one time (lg_unit_is_count()) */
 	uint64_t burst_tok;	/* token_bucket: burst; windows: limit_tok */
 	uint64_t cost;		/* tokens for each packet or byte, at least 1 */
 	enum lg_on_full on_full;
@@ -205,7 +206,13 @@ const char *lg_fallback_name(enum lg_fallback fallback);
 const char *lg_lease_kind_name(enum lg_lease_kind kind);
 const char *lg_lease_owner_name(enum lg_lease_owner owner);
 
-/* "10000/1m", "80Mbit/1s"... as short as it can be said exactly. */
+/* Is it about TCP connections? Of these, is it how many there are at one time? */
+bool lg_unit_is_connection(enum lg_unit unit);
+bool lg_unit_is_count(enum lg_unit unit);
+/* What the kernel is to count: enum lg_rule_connection. */
+uint8_t lg_unit_connection(enum lg_unit unit);
+
+/* "10000/1m", "80Mbit/1s"... as short as it can be said exactly; "100" with per_ns 0. */
 void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, char *buf, size_t len);
 
 /* The one family that a rule's prefixes leave: 4 or 6; 0: both. */

@@ -131,6 +131,8 @@ static void place_add(struct lg_words *t, const struct lg_match *match)
 {
 	if (match->directions)
 		lg_words_add(t, match->directions == 2 ? " going out" : " coming in");
+	if (match->initiated)
+		lg_words_add(t, " that answer nothing this host began");
 	for (size_t i = 0; i < match->n_interfaces; i++)
 		lg_words_add(t, "%s%s%s", i ? "" : " on", before(i, match->n_interfaces, " or "), match->interfaces[i]);
 }
@@ -223,13 +225,27 @@ void lg_key_shape_text(const struct lg_key_shape *key, uint8_t family, char *buf
 	}
 }
 
+/* What of the packets that match is counted. */
+static const char *counted(enum lg_unit unit)
+{
+	switch (unit) {
+	case LG_UNIT_CONNECTIONS: return "new connections by ";
+	case LG_UNIT_CONCURRENT: return "open connections by ";
+	case LG_UNIT_HALF_OPEN: return "unfinished handshakes by ";
+	case LG_UNIT_PACKETS:
+	case LG_UNIT_BYTES:
+	case LG_UNIT_REQUESTS: break;
+	}
+	return "";
+}
+
 void lg_rule_match_text(const struct lg_rule_def *rule, char *buf, size_t len)
 {
 	struct lg_words t = { buf, len, 0 };
 	char text[512];
 
 	lg_match_text(&rule->match, text, sizeof(text));
-	lg_words_add(&t, "%s", text);
+	lg_words_add(&t, "%s%s", counted(rule->unit), text);
 	lg_key_shape_text(&rule->key, lg_match_family(&rule->match), text, sizeof(text));
 	lg_words_add(&t, ", %s", text);
 }

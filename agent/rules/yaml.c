@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/if_ether.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,6 +97,50 @@ static int log_check(struct lg_reader *r)
 	return err < 0 ? err : cost_check(r, rule->limit_tok < LG_LOG_COST_MAX ? rule->limit_tok : LG_LOG_COST_MAX);
 }
 
+/* What there is at one time: a number alone. */
+static int count_read(struct lg_reader *r)
+{
+	static const enum lg_rules_field others[] = { LG_RF_ALGORITHM, LG_RF_BURST, LG_RF_COST };
+	struct lg_rule_def *rule = r->rule;
+	struct lg_complaint why = { 0 };
+
+	if (rule->scope != LG_SCOPE_HOST)
+		return lg_reader_complain(r, LG_RF_UNIT, "what is open at one time each host counts for itself: write scope: host");
+	for (size_t i = 0; i < N_ELEMS(others); i++)
+		if (lg_is_written(r, others[i]))
+			return lg_reader_complain(r, others[i], "has no meaning for %s, which counts what there is at one time",
+						  lg_unit_name(rule->unit));
+	if (strchr(lg_text_of(r, LG_RF_LIMIT), '/'))
+		return lg_reader_complain(r, LG_RF_LIMIT, "is how many there may be at one time: write a number without a duration");
+	if (lg_num_parse(lg_text_of(r, LG_RF_LIMIT), 0, LG_CONNS_LIMIT, &rule->limit_tok, &why) < 0)
+		return lg_reader_complain(r, LG_RF_LIMIT, "%s", why.text);
+	rule->algorithm = LG_TOKEN_BUCKET;
+	rule->cost = 1;
+	rule->burst_tok = rule->limit_tok;
+	rule->per_ns = 0;
+	return 0;
+}
+
+/* Connections are TCP's, and begin with a SYN. */
+static int connection_check(struct lg_reader *r)
+{
+	struct lg_match *match = &r->rule->match;
+
+	if (!lg_unit_is_connection(r->rule->unit))
+		return 0;
+	if (match->has_protocol && match->protocol != IPPROTO_TCP)
+		return lg_reader_complain(r, LG_RF_PROTOCOL, "connections are counted of TCP alone: leave it out, or count packets");
+	if (match->tcp_flags.mask)
+		return lg_reader_complain(r, LG_RF_TCP_FLAGS, "the unit says which packets count: leave it out, or count packets");
+	if (match->fragments && !(match->fragments & 3))
+		return lg_reader_complain(r, LG_RF_FRAGMENTS, "later fragments begin no connection: leave it out, or count packets");
+	if (match->ethertype.has && match->ethertype.value != ETH_P_IP && match->ethertype.value != ETH_P_IPV6)
+		return lg_reader_complain(r, LG_RF_ETHERTYPE, "connections are counted of TCP alone: leave it out, or count packets");
+	match->has_protocol = true;
+	match->protocol = IPPROTO_TCP;
+	return 0;
+}
+
 static int limit_read(struct lg_reader *r)
 {
 	struct lg_rule_def *rule = r->rule;
@@ -104,6 +150,11 @@ static int limit_read(struct lg_reader *r)
 
 	rule->cost = r->at[LG_RF_COST].num;
 	rule->unit = (enum lg_unit)r->at[LG_RF_UNIT].num;
+	err = connection_check(r);
+	if (err < 0)
+		return err;
+	if (lg_unit_is_count(rule->unit))
+		return count_read(r);
 	rule->algorithm = (enum lg_algorithm)r->at[LG_RF_ALGORITHM].num;
 	if (lg_limit_parse(lg_text_of(r, LG_RF_LIMIT), rule->unit == LG_UNIT_BYTES, lg_rules_fields[LG_RF_LIMIT].max,
 			   LG_PER_MAX_NS, &rule->limit_tok, &rule->per_ns, &why) < 0)
@@ -189,6 +240,8 @@ static int table_read(struct lg_reader *r)
 		return 0;
 	if (rule->scope == LG_SCOPE_GLOBAL)
 		return lg_reader_complain(r, id, "what is leased is in the exact table: leave it out");
+	if (lg_unit_is_count(rule->unit))
+		return lg_reader_complain(r, id, "lines hold token buckets, and what is open at one time is a count: leave it out");
 	if (rule->algorithm != LG_TOKEN_BUCKET)
 		return lg_reader_complain(r, id, "lines hold token buckets, and the algorithm is %s", lg_algorithm_name(rule->algorithm));
 	if (rule->key.form == LG_FORM_RULE)

@@ -170,6 +170,7 @@ enum lg_bucket_kind {
 	LG_BUCKET_SLIDING = 4,	/* sliding window by two counters (host scope) */
 	LG_BUCKET_LOG = 5,	/* sliding log (host scope); its ring lies in map `logs` */
 	LG_BUCKET_LINE = 6,	/* in no map: how listings show a slot of `lines` */
+	LG_BUCKET_COUNT = 7,	/* connections open, or half open, at one time (host scope) */
 };
 
 /*
@@ -196,6 +197,7 @@ struct lg_bucket {
 		__u64 full_at_vt;	/* rate: virtual time (struct lg_rate) at which the bucket is full again */
 		__u64 window[2];	/* fixed, sliding: by the parity of the window's index: count << LG_WINDOW_INDEX_BITS | its low
 					 * bits */
+		__u64 open;	/* count: connections that are counted now, see map `conns`; top bit: the bucket is on its way out */
 	};
 	__u64 spent_tok;	/* tokens ever taken: by traffic and, for blocks, back by the agent */
 	__u64 low_water_tok;	/* block: below this much left the key is announced to the agent */
@@ -261,6 +263,108 @@ struct lg_log {
 };
 _Static_assert(sizeof(struct lg_log) == 8200, "lg_log: bump LG_ABI_VERSION");
 
+/* ---- map `conns` (HASH): struct lg_conn_key -> struct lg_conn: TCP connections that some rule has charged ---- */
+struct lg_conn_key {
+	__u8 a[16];		/* the lower end, by its bytes and then its port: so both directions have one key. IPv6 or mapped IPv4 */
+	__u8 b[16];
+	__u16 a_port;		/* host order */
+	__u16 b_port;
+	__u8 protocol;		/* in `conns` always TCP */
+	__u8 _pad[3];
+} __attribute__((aligned(8)));
+_Static_assert(sizeof(struct lg_conn_key) == 40, "lg_conn_key: bump LG_ABI_VERSION");
+
+/* docs/connections.md has the ways between them. */
+enum lg_conn_state {
+	LG_CONN_BLANK = 0,	/* just inserted */
+	LG_CONN_PENDING = 1,	/* a SYN was seen */
+	LG_CONN_ESTABLISHED = 2,/* and then an ACK of the end that sent it */
+	LG_CONN_CLOSING = 3,	/* one end has sent a FIN */
+	LG_CONN_CLOSED = 4,	/* whoever swapped this in gives back what was charged, and deletes the entry */
+};
+
+enum lg_conn_bits {
+	LG_CONN_STATE = 7,	/* mask of enum lg_conn_state */
+	LG_CONN_OF_B = 1 << 3,	/* b began it, else a */
+	LG_CONN_FIN_A = 1 << 4,
+	LG_CONN_FIN_B = 1 << 5,
+};
+
+/* What a rule charged for a connection. The word: random number << 32 | rule_id << 8 | enum lg_rule_connection; 0: free. Whoever swaps
+ * it to 0 takes the connection out of the count of the bucket, so that nothing is counted or given back twice. */
+struct lg_conn_charge {
+	__u64 word;
+	struct lg_key key;	/* of the bucket */
+};
+_Static_assert(sizeof(struct lg_conn_charge) == sizeof(struct lg_key) + 8, "lg_conn_charge: bump LG_ABI_VERSION");
+
+struct lg_conn {
+	__u64 word;		/* random number << 32 | enum lg_conn_bits; changes by swap alone */
+	__u64 tag;		/* hash of the key: an entry can become another's while it is looked at */
+	__u64 syn_ns;		/* the last SYN, CLOCK_BOOTTIME as all here */
+	__u64 syn_until_ns;	/* until then a SYN is the same one sent again; pending: the end */
+	__u64 until_ns;		/* else the end, unless something moves it */
+	struct lg_conn_charge charge[LG_CONN_CHARGES_MAX];
+};
+_Static_assert(sizeof(struct lg_conn) == 40 + LG_CONN_CHARGES_MAX * sizeof(struct lg_conn_charge), "lg_conn: bump LG_ABI_VERSION");
+
+/* ---- map `initiated` (HASH): struct lg_conn_key -> struct lg_initiated: who began what, of TCP, UDP and SCTP ---- */
+enum lg_initiated_bits {
+	LG_INITIATED_OURS = 1 << 0,	/* this host began it; else a peer did, which is noted of UDP and SCTP that a rule let in */
+	LG_INITIATED_FIN_A = 1 << 1,
+	LG_INITIATED_FIN_B = 1 << 2,
+	LG_INITIATED_OVER = 1 << 3,	/* closed by both ends or by a reset; last packets may still come */
+};
+
+struct lg_initiated {
+	__u64 until_ns;		/* forgotten then */
+	__u64 bits;		/* enum lg_initiated_bits */
+};
+_Static_assert(sizeof(struct lg_initiated) == 16, "lg_initiated: bump LG_ABI_VERSION");
+
+/* ---- map `conn_terms` (ARRAY, one entry): written by the agent only ---- */
+struct lg_conn_terms {
+	__u64 handshake_ns;	/* a handshake that is not finished ends this long after its last SYN */
+	__u64 closing_ns;	/* a connection of which one end has sent a FIN, after its last packet */
+	__u64 established_ns;	/* any other, after its last packet */
+	__u64 datagram_ns;	/* a flow without handshake, after its last packet */
+};
+_Static_assert(sizeof(struct lg_conn_terms) == 32, "lg_conn_terms: bump LG_ABI_VERSION");
+
+/* ---- map `conn_ops` (ARRAY of LG_OPS_MAX): requests to the program `track`, as `ops` ---- */
+enum lg_conn_op_code {
+	LG_CONN_OP_EXPIRE = 1,	/* end the entry if its time is over; else -EBUSY */
+	LG_CONN_OP_END = 2,	/* end the entry if its word still is `word`; else -EBUSY */
+	LG_CONN_OP_KEEP = 3,	/* its socket is there: the entry lives as if a packet had come */
+	LG_CONN_OP_ADOPT = 4,	/* have rules that count open connections charge one that is established, where they did not yet; the result is
+				 * how many have */
+	LG_CONN_OP_FORGET = 5,	/* drop what rule `rule_id` charged; its buckets are gone or going */
+	LG_CONN_OP_OURS = 6,	/* `initiated`: this host began it */
+	LG_CONN_OP_OURS_EXPIRE = 7, /* `initiated`: as EXPIRE */
+};
+
+struct lg_conn_op {
+	__u8 from[16];		/* the end that began it; codes but ADOPT and OURS take the ends in any order */
+	__u8 to[16];
+	__u16 from_port;	/* host order */
+	__u16 to_port;
+	__u8 protocol;
+	__u8 is_egress;		/* ADOPT: this host began it */
+	__u8 _pad[2];
+	__u32 code;		/* enum lg_conn_op_code */
+	__s32 result;		/* 0 or more, or a negative errno */
+	__u32 ifindex;		/* ADOPT: of the interface that has this host's address; 0: not known */
+	__u32 rule_id;		/* FORGET */
+	__u64 word;		/* END */
+};
+_Static_assert(sizeof(struct lg_conn_op) == 64, "lg_conn_op: bump LG_ABI_VERSION");
+
+/* ---- map `conn_scratch` (PERCPU_ARRAY, one entry): what a packet looks up by; a packet has it for itself ---- */
+struct lg_conn_scratch {
+	struct lg_conn_key key;
+	struct lg_key bucket;
+};
+
 /* ---- map `rules` (ARRAY, two entries): the set in force and the one being written ---- */
 /*
  * Virtual time of a rate: v(t) = v0 + ((t - anchor_ns) * mult >> shift), in units of which unit_per_tok make a token; the product
@@ -314,6 +418,7 @@ enum lg_action {
 /* What is not on the common way of a packet: one test says whether there is any. */
 enum lg_rule_special {
 	LG_SPECIAL_BAN = 1 << 0,	/* keys can be banned */
+	LG_SPECIAL_CONNECTION = 1 << 2,	/* the unit is connections, by enum lg_rule_connection */
 	LG_SPECIAL_PASS = 1 << 4,	/* LG_RULE_PASS */
 };
 
@@ -327,6 +432,14 @@ struct lg_ban_terms {
 	__u32 _pad;
 };
 _Static_assert(sizeof(struct lg_ban_terms) == 32, "lg_ban_terms: bump LG_ABI_VERSION");
+
+/* What of a TCP connection a rule counts. */
+enum lg_rule_connection {
+	LG_CONNECTION_NONE = 0,
+	LG_CONNECTION_NEW = 1,		/* tokens for each that begins */
+	LG_CONNECTION_OPEN = 2,		/* how many there are at one time */
+	LG_CONNECTION_HALF_OPEN = 3,	/* how many there are whose handshake is not finished */
+};
 
 enum lg_rule_algorithm { LG_RULE_TOKEN_BUCKET = 0, LG_RULE_FIXED_WINDOW = 1, LG_RULE_SLIDING_WINDOW = 2, LG_RULE_SLIDING_LOG = 3 };
 enum lg_rule_table { LG_TABLE_EXACT = 0, LG_TABLE_LINES = 1 };
@@ -359,7 +472,8 @@ struct lg_rule {
 	__u8 algorithm;		/* enum lg_rule_algorithm; host scope */
 	__u8 table;		/* enum lg_rule_table */
 	__u8 special;		/* enum lg_rule_special */
-	__u8 _pad[2];
+	__u8 connection;	/* enum lg_rule_connection */
+	__u8 _pad;
 	__u32 cost;		/* tokens for each packet or byte; at least 1 */
 	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
@@ -387,6 +501,8 @@ enum lg_set_needs {
 	LG_NEEDS_INTERFACE = 1 << 1,
 	LG_NEEDS_BYTES = 1 << 2,	/* a rule counts bytes */
 	LG_NEEDS_ECN = 1 << 4,		/* a rule marks by ECN */
+	LG_NEEDS_CONNECTIONS = 1 << 5,	/* a rule counts connections */
+	LG_NEEDS_INITIATED = 1 << 6,	/* a rule leaves out what this host began */
 };
 
 struct lg_bits {
@@ -401,6 +517,7 @@ struct lg_ruleset {
 	struct lg_bits pass;	/* exemptions, whose records follow those of the rules: n_pass of them */
 	__u32 n_pass;
 	__u32 _pad;
+	struct lg_bits initiated; /* rules that packets of connections begun by this host do not match */
 	char interfaces[LG_INTERFACE_CLASSES][16]; /* names of the classes, from 1 on; "" behind the last */
 	struct lg_rule rules[LG_RULES_MAX]; /* dense, most specific first; then exemptions; then what retired rules were, in case they return */
 };
@@ -514,8 +631,8 @@ struct lg_event {
 enum lg_op_code {
 	LG_OP_READ = 1,		/* collect: snapshot into `after`; -ENOENT if the key has no bucket */
 	LG_OP_REAP = 2,		/* collect: delete the bucket if nothing is lost by it (rate: full; block: no leased token left, not expired
-				 * less than share_delay ago; windows and logs: nothing counts any more) and it was not seen since
-				 * `before_ns`; else -EBUSY. With it goes its log, also one whose bucket is gone already */
+				 * less than share_delay ago; windows and logs: nothing counts any more; counts: nothing is open) and it was not
+				 * seen since `before_ns`; else -EBUSY. With it goes its log, also one whose bucket is gone already */
 	LG_OP_GRANT = 3,	/* grant: granted_tok += tok; expires_ns and low water are set; makes the bucket if needed */
 	LG_OP_TAKE = 4,		/* grant: take back up to `tok` (~0: all that is left); tok becomes what was taken */
 	LG_OP_GENERATION = 5,	/* grant: take back all that is left, end the lease now, note generation, epoch and bases */
@@ -565,6 +682,10 @@ struct lg_shared {
 	__u64 replies_full_at_ns;	/* limits replies to LG_REPLIES_PER_S */
 	__u64 resets;			/* RSTs sent */
 	__u64 prohibited;		/* ICMP and ICMPv6 "administratively prohibited" sent */
+	__u64 conns_full;		/* connections that found `conns` full */
+	__u64 conns_swept_ns;		/* when entries of `conns` whose time is over were last looked for */
+	__u64 initiated_full;		/* flows that found `initiated` full, and so count as begun by the peer */
+	__u64 initiated_swept_ns;
 };
 
 /* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */

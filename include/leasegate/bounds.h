@@ -42,6 +42,10 @@
 #define LG_BAN_FOR_MIN_NS 1000000000ull	/* a second: less is what the limit does anyway */
 #define LG_EXEMPT_PER_S 10000		/* packets of one exempt kind at one hook: a link with 4,096 neighbours that all ask at once needs half,
 					 * and a CPU answers a multiple */
+#define LG_CONNS_DEFAULT 65536		/* entries of map conns, and of map initiated, unless configured: 18 and 7 MiB */
+#define LG_CONNS_LIMIT 16777216		/* most entries that may be configured */
+#define LG_CONN_CHARGES_MAX 4		/* rules that count connections and match one packet */
+#define LG_CONN_SWEEP_NS 3000000000ull	/* packets look for what is over themselves when the agent did not for this long */
 #define LG_EVENTS_BYTES 1048576		/* ring buffer of key events, power of two */
 #define LG_ANNOUNCE_PER_S 20000		/* key events a host may raise per second: a spoofed flood must not become a lease storm */
 #define LG_REPLIES_PER_S 1000		/* RSTs and ICMP errors a host may send: a flood under forged addresses must not become two */

@@ -83,6 +83,7 @@ static inline void progs_publish(struct progs *p)
 
 #define PROGS_OVERFLOW_RULES 8 /* rules that have overflow buckets here */
 #define PROGS_LINES 8192
+#define PROGS_CONNS 64
 
 static inline struct progs *progs_open(uint32_t max_keys, bool has_test_clock)
 {
@@ -97,6 +98,8 @@ static inline struct progs *progs_open(uint32_t max_keys, bool has_test_clock)
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.buckets, max_keys), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.products, max_keys), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.overflow, PROGS_OVERFLOW_RULES * LG_OVERFLOW_BUCKETS), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.conns, PROGS_CONNS), 0);
+	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.initiated, PROGS_CONNS), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.lines, PROGS_LINES), 0);
 	assert_int_equal(bpf_map__set_max_entries(p->skel->maps.line_keys, PROGS_LINES * LG_LINE_SLOTS), 0);
 	return p;
@@ -143,6 +146,19 @@ static inline void progs_clear(int fd)
 		assert_int_equal(bpf_map_delete_elem(fd, key), 0);
 }
 
+static inline void progs_conns_empty(struct progs *p)
+{
+	const struct lg_conn_terms terms = { .handshake_ns = 5 * S, .closing_ns = 60 * S, .established_ns = 3600 * S, .datagram_ns = 30 * S };
+	int maps[] = { bpf_map__fd(p->skel->maps.conns), bpf_map__fd(p->skel->maps.initiated) };
+	struct lg_conn_key key;
+	uint32_t zero = 0;
+
+	for (size_t i = 0; i < N_ELEMS(maps); i++)
+		while (!bpf_map_get_next_key(maps[i], NULL, &key))
+			assert_int_equal(bpf_map_delete_elem(maps[i], &key), 0);
+	assert_int_equal(bpf_map__update_elem(p->skel->maps.conn_terms, &zero, sizeof(zero), &terms, sizeof(terms), 0), 0);
+}
+
 /* Empties all maps, as loading anew would: that takes the verifier a while, seconds on an emulated CPU. */
 static inline void progs_reset(struct progs *p)
 {
@@ -158,6 +174,7 @@ static inline void progs_reset(struct progs *p)
 	progs_clear(bpf_map__fd(p->skel->maps.logs));
 	progs_clear(bpf_map__fd(p->skel->maps.lists));
 	progs_clear(bpf_map__fd(p->skel->maps.bans));
+	progs_conns_empty(p);
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.shared), &zero, &words), 0);
 	if (p->n_lines)
 		progs_zero(bpf_map__fd(p->skel->maps.lines), p->n_lines, sizeof(struct lg_line));

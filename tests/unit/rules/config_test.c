@@ -39,6 +39,8 @@ static const char full_node[] = "instance: edge-2\n"
 				"line_keys: 0\n"
 				"log_keys: 1000\n"
 				"max_rules: 256\n"
+				"max_connections: 1000\n"
+				"connection_timeouts: {handshake: 10s, closing: 2m, established: 1d, datagram: 1m}\n"
 				"unparsable: drop\n"
 				"nat64: \"64:ff9b::/96\"\n"
 				"interfaces:\n"
@@ -124,6 +126,11 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_int_equal(c.line_keys, 0);
 	assert_int_equal(c.log_keys, 1000);
 	assert_int_equal(c.max_rules, 256);
+	assert_int_equal(c.max_conns, 1000);
+	assert_int_equal(c.conn_terms.handshake_ns, 10000000000);
+	assert_int_equal(c.conn_terms.closing_ns, 120000000000);
+	assert_int_equal(c.conn_terms.established_ns, 86400000000000);
+	assert_int_equal(c.conn_terms.datagram_ns, 60000000000);
 	assert_true(c.unparsable_drop);
 	assert_memory_equal(c.nat64, nat64, sizeof(nat64));
 	assert_int_equal(c.n_interfaces, 5);
@@ -216,6 +223,11 @@ static void what_is_not_written_has_the_documented_default(void **state)
 	assert_int_equal(c.line_keys, LG_LINE_KEYS_DEFAULT);
 	assert_int_equal(c.log_keys, LG_LOGS_DEFAULT);
 	assert_int_equal(c.max_rules, LG_RULES_DEFAULT);
+	assert_int_equal(c.max_conns, LG_CONNS_DEFAULT);
+	assert_int_equal(c.conn_terms.handshake_ns, 5000000000);
+	assert_int_equal(c.conn_terms.closing_ns, 60000000000);
+	assert_int_equal(c.conn_terms.established_ns, 432000000000000);
+	assert_int_equal(c.conn_terms.datagram_ns, 30000000000);
 	assert_false(c.unparsable_drop);
 	assert_int_equal(c.nat64[0] | c.nat64[1], 0);
 	assert_int_equal(c.n_interfaces, 0);
@@ -411,7 +423,8 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "quota: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, metrics, "
 		  "rules, state_dir, "
-		  "run_dir, max_keys, line_keys, log_keys, max_rules, unparsable, nat64, interfaces, test" },
+		  "run_dir, max_keys, line_keys, log_keys, max_rules, max_connections, connection_timeouts, "
+		  "unparsable, nat64, interfaces, test" },
 		/* interfaces */
 		{ "rules: r\ninterfaces: [eth0]\n", LG_CONFIG_NODE,
 		  "c.yaml:2:14: an item of this list is a mapping, beginning with `- name:`" },

@@ -140,7 +140,7 @@ static void what_cannot_be_meant_is_refused(void **state)
 		{ "match: {vlan: 9-7}", "match.vlan: \"9-7\" runs backwards: write 7-9" },
 		{ "match: {vlan: none, inner_vlan: 7}",
 		  "match.inner_vlan: an inner tag stands behind an outer one, but vlan is none: no frame is both" },
-		{ "match: {direction: out}", "match.direction: \"out\" is none of ingress, egress" },
+		{ "match: {direction: out}", "match.direction: \"out\" is none of ingress, egress, initiated-by-peer" },
 		{ "match: {interface: a/b}", "match.interface: \"a/b\" cannot be an interface: 1 to 15 characters, no blank, / or :" },
 		{ "match: {interface: [eth0, eth0]}", "match.interface: \"eth0\" is listed twice" },
 		{ "match: {interface: eth0}, scope: global", "match.interface: belongs to host rules: hosts do not share interfaces" },

@@ -15,6 +15,7 @@
 #define S 1000000000ull
 #define RULE "rules:\n  - name: a\n    limit: 10/1s\n"
 #define GLOBAL "rules:\n  - name: a\n    scope: global\n    limit: 10/1s\n"
+#define COUNT "rules:\n  - {name: conns, unit: "
 #define NOT_YET " is not supported yet by this version"
 
 /* Every key that can be written, each with a value that is not its default. */
@@ -536,10 +537,31 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		  "2:11: name: \"a123456789b123456789c123456789d123456789e1234567...\" is longer than 63 characters" },
 		/* words */
 		{ RULE "    scope: local\n", "4:12: scope: \"local\" is none of host, global" },
-		{ RULE "    unit: bits\n", "4:11: unit: \"bits\" is none of packets, bytes" },
-		{ RULE "    unit: connections\n", "4:11: unit: \"connections\"" NOT_YET ", only packets, bytes" },
-		{ RULE "    unit: concurrent\n", "4:11: unit: \"concurrent\"" NOT_YET ", only packets, bytes" },
-		{ RULE "    unit: requests\n", "4:11: unit: \"requests\"" NOT_YET ", only packets, bytes" },
+		{ RULE "    unit: bits\n", "4:11: unit: \"bits\" is none of packets, bytes, connections, concurrent, half_open" },
+		{ RULE "    unit: requests\n",
+		  "4:11: unit: \"requests\"" NOT_YET ", only packets, bytes, connections, concurrent, half_open" },
+		{ RULE "    unit: concurrent\n", "3:12: limit: is how many there may be at one time: write a number without a duration" },
+		{ COUNT "concurrent, limit: 10, burst: 5}\n",
+		  "2:55: burst: has no meaning for concurrent, which counts what there is at one time" },
+		{ COUNT "half_open, limit: 10, algorithm: sliding_log}\n",
+		  "2:58: algorithm: has no meaning for half_open, which counts what there is at one time" },
+		{ COUNT "half_open, limit: 10, cost: 2}\n",
+		  "2:53: cost: has no meaning for half_open, which counts what there is at one time" },
+		{ COUNT "concurrent, limit: 16777217}\n", "2:44: limit: \"16777217\" is above the maximum, 16777216" },
+		{ COUNT "concurrent, limit: 10, scope: global}\n",
+		  "2:25: unit: what is open at one time each host counts for itself: write scope: host" },
+		{ COUNT "half_open, limit: 10, class: strict}\n",
+		  "2:25: unit: what is open at one time each host counts for itself: write scope: host" },
+		{ COUNT "concurrent, limit: 10, key: {source: 32}, table: lines}\n",
+		  "2:74: table: lines hold token buckets, and what is open at one time is a count: leave it out" },
+		{ COUNT "connections, limit: 10/1s, match: {protocol: udp}}\n",
+		  "2:70: match.protocol: connections are counted of TCP alone: leave it out, or count packets" },
+		{ COUNT "concurrent, limit: 10, match: {protocol: tcp, tcp_flags: syn}}\n",
+		  "2:82: match.tcp_flags: the unit says which packets count: leave it out, or count packets" },
+		{ COUNT "connections, limit: 10/1s, match: {fragment: later}}\n",
+		  "2:70: match.fragment: later fragments begin no connection: leave it out, or count packets" },
+		{ COUNT "connections, limit: 10/1s, match: {ethertype: arp}}\n",
+		  "2:71: match.ethertype: connections are counted of TCP alone: leave it out, or count packets" },
 		{ "rules:\n  - name: a\n    limit: 1001/1s\n    algorithm: sliding_log\n",
 		  "3:12: limit: a sliding_log of scope host keeps the time of each token, 1000 at most: write sliding_window" },
 		{ "rules:\n  - name: a\n    limit: 1kB/1s\n    unit: bytes\n    algorithm: sliding_log\n",
