@@ -2,7 +2,8 @@
 /*
  * An instance through its life: rules swapped under a flood, a build with another layout of the maps and back, and processes that die
  * between any two steps of start, reload, takeover and detach. With LIFE=PATTERN in the environment the long tests of these names run
- * instead, some tens of minutes for LIFE='*': at every step (from LIFE_FIRST on every LIFE_STRIDE-th), and LIFE_KILLS (1,000) times at any time.
+ * instead, some tens of minutes for LIFE='*': at every step (from LIFE_FIRST on every LIFE_STRIDE-th), and LIFE_KILLS (1,000) times at
+ * any time.
  */
 #include "tests/bpf/kern_world.h"
 

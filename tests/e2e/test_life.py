@@ -144,7 +144,8 @@ def test_kills_at_any_time_leave_one_link_the_levels_and_the_limit(host, hook):
                 else:
                     node = host.instance.node()
                     for _ in range(5):
-                        host.instance.write("rules.yaml", rules + f"  - {{name: other-{i}, limit: 0/1s, match: {{destination_port: {7000 + i}}}}}\n")
+                        more = f"  - {{name: other-{i}, limit: 0/1s, match: {{destination_port: {7000 + i}}}}}\n"
+                        host.instance.write("rules.yaml", rules + more)
                         node.reload()
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         node.process.wait(dice.uniform(0, 0.1))
