@@ -7,6 +7,7 @@ import struct
 import time
 
 import pytest
+from lib import LEASEGATE
 from lib.host import CLIENT, HOST, PORT
 from lib.net import ip
 from lib.prom import Page
@@ -57,6 +58,7 @@ def tool(host, *argv, ok=True):
     return r.stderr if not ok else r.stdout
 
 
+@pytest.mark.long
 def test_what_the_operator_adds_goes_before_the_file_and_outlives_reload_and_daemon(host):
     host.instance.write("deny.txt", f"# from somewhere\n203.0.113.0/24\n  {CLIENT[4]}  # the client\n")
     node = host.start("lists: {allow: [192.0.2.0/24], deny: [{file: deny.txt}]}\n" + ALL_PASS)
@@ -125,6 +127,15 @@ def test_rules_and_lists_that_would_cut_off_who_is_logged_in_want_a_yes(host):
         tool(host, "lists", "add", "10.90.0.0/16", "--deny", "--yes")
         host.instance.write("rules.yaml", ALL_DENY)
         tool(host, "reload", "--yes")
+    # The caller himself, wherever his sshd listens; also when sudo has dropped what his shell knows of it.
+    host.instance.write("rules.yaml", ALL_PASS)
+    tool(host, "reload")
+    tool(host, "lists", "remove", "10.90.0.0/16")
+    caller = [LEASEGATE, "--instance", host.instance.name, "lists", "add", "10.90.0.1", "--deny"]
+    for argv in (caller, ["sh", "-c", '"$@"; exit $?', "sh", "env", "-i", *caller]):
+        r = host.ns.run("env", "SSH_CONNECTION=10.90.0.1 50000 10.90.0.2 2222", *argv)
+        assert r.returncode == 1 and "port 2222" in r.stderr, (argv, r.stdout, r.stderr)
+    assert "10.90.0.1/32" not in lists(host)
 
 
 @pytest.mark.long
@@ -265,7 +276,7 @@ def test_what_the_operator_added_is_there_after_a_reboot_for_the_time_it_has_lef
     assert 3500 < left["198.51.100.0/24"] <= 3600 and left["203.0.113.7/32"] is None
 
 
-def ping(host, family, timeout_s=0.3):
+def ping(host, family, timeout_s=0.2):
     """One echo request; whether it is answered."""
     kind = (socket.AF_INET, socket.IPPROTO_ICMP, 8, 0) if family == 4 else (socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, 129)
     with contextlib.closing(host.client.socket(kind[0], socket.SOCK_RAW, kind[1])) as sock:
