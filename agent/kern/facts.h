@@ -109,7 +109,7 @@ struct lg_interface_facts {
 	enum lg_known xdp_known;	/* LG_YES: xdp_features holds what the kernel says */
 	uint64_t xdp_features;		/* enum lg_xdp_feature */
 	enum lg_known lro, gro, gro_hw, udp_gro, rx_vlan; /* its offloads */
-	char queueing[16];		/* discipline of what goes out; "" where it is not known */
+	char queueing[LG_QDISC_LEN];	/* discipline of what goes out, with `others`; "" where it is not known */
 	bool paces;			/* it lets packets go at the time they carry */
 	bool programs_known;		/* LG_PROGRAMS_MAX of all are listed */
 	size_t n_programs;
@@ -145,7 +145,7 @@ void lg_probe_instance(const char *instance, struct lg_instance_facts *ret);
 
 /* ---- probe_interface.c, probe_programs.c ---- */
 
-/* An interface without the programs at its hooks. `others`: also what stands on it, for which all interfaces are listed. */
+/* An interface without the programs at its hooks. `others`: also what stands on it and how it queues, for which all are listed. */
 void lg_probe_interface(const char *ifname, bool others, struct lg_interface_facts *ret);
 /* The programs at its hooks. `instance` says which are ours. */
 void lg_probe_programs(const char *instance, struct lg_interface_facts *facts);

@@ -9,7 +9,6 @@
 #include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
 #include <linux/genetlink.h>
-#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -155,55 +154,6 @@ static void links_read(bool all, struct lg_interface_facts *i)
 	request(NETLINK_ROUTE, nlh, on_link, i);
 }
 
-/* ---- queueing ---- */
-
-struct queueing {
-	struct lg_interface_facts *i;
-	uint32_t n_below, n_fq_below; /* of several queues */
-};
-
-static int kind_attr(const struct nlattr *attr, void *arg)
-{
-	if (mnl_attr_get_type(attr) == TCA_KIND && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) == 0)
-		*(const char **)arg = mnl_attr_get_str(attr);
-	return MNL_CB_OK;
-}
-
-static int on_qdisc(const struct nlmsghdr *nlh, void *arg)
-{
-	const struct tcmsg *t = mnl_nlmsg_get_payload(nlh);
-	struct queueing *q = arg;
-	const char *kind = "";
-
-	/* The list is of all interfaces. clsact and ingress queue nothing. */
-	if (nlh->nlmsg_type != RTM_NEWQDISC || (uint32_t)t->tcm_ifindex != q->i->ifindex || t->tcm_parent == TC_H_INGRESS)
-		return MNL_CB_OK;
-	mnl_attr_parse(nlh, sizeof(*t), kind_attr, &kind);
-	if (t->tcm_parent == TC_H_ROOT || t->tcm_parent == 0) {
-		snprintf(q->i->queueing, sizeof(q->i->queueing), "%s", kind);
-		return MNL_CB_OK;
-	}
-	q->n_below++;
-	q->n_fq_below += strcmp(kind, "fq") == 0;
-	return MNL_CB_OK;
-}
-
-static void queueing_read(struct lg_interface_facts *i)
-{
-	_Alignas(struct nlmsghdr) char buf[64];
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct queueing q = { .i = i };
-	struct tcmsg *t;
-
-	nlh->nlmsg_type = RTM_GETQDISC;
-	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	t = mnl_nlmsg_put_extra_header(nlh, sizeof(*t));
-	t->tcm_family = AF_UNSPEC;
-	if (request(NETLINK_ROUTE, nlh, on_qdisc, &q) < 0)
-		return;
-	i->paces = strcmp(i->queueing, "fq") == 0 || (strcmp(i->queueing, "mq") == 0 && q.n_below && q.n_fq_below == q.n_below);
-}
-
 /* ---- what its driver says of XDP ---- */
 
 static int family_attr(const struct nlattr *attr, void *arg)
@@ -338,6 +288,16 @@ static void ethtool_read(struct lg_interface_facts *i)
 	offloads_read(fd, i);
 }
 
+static void queueing_read(struct lg_interface_facts *i)
+{
+	char other[LG_QDISC_LEN] = "";
+	int r = lg_qdisc_is_fq(i->name, other);
+
+	i->paces = r == 1;
+	if (r >= 0)
+		snprintf(i->queueing, sizeof(i->queueing), "%s", r ? "fq" : other);
+}
+
 void lg_probe_interface(const char *ifname, bool others, struct lg_interface_facts *ret)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -346,7 +306,8 @@ void lg_probe_interface(const char *ifname, bool others, struct lg_interface_fac
 	if (!ret->ifindex)
 		return;
 	links_read(others, ret);
-	queueing_read(ret);
+	if (others)
+		queueing_read(ret);
 	xdp_features_read(ret);
 	ethtool_read(ret);
 }

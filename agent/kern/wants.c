@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "rules/action.h"
 #include "rules/config.h"
 #include "rules/rule.h"
 
@@ -43,7 +44,7 @@ struct lg_interface_wants lg_interface_wants_of(const struct lg_interface *confi
 			continue;
 		/* What comes in is judged at XDP, and rules for what goes out are not asked there. */
 		w.looks_at_vlan |= looks_at_vlan(rule) && rule->match.directions != 2;
-		w.paces |= w.tc_egress && rule->action == LG_ACTION_PACE;
+		w.paces |= w.tc_egress && rule->action == LG_ACTION_PACE && lg_rule_acts(rule);
 	}
 	return w;
 }

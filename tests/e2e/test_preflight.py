@@ -135,7 +135,8 @@ def test_tables_that_do_not_fit_into_the_control_group_are_in_the_way(idle):
         assert got.code == REFUSED and got.names("blocker") == {"memory-cgroup"}
         assert got.all["machine"]["cgroup_bytes"] == 64 << 20
         idle.instance.write("rules.yaml", RULES)
-        small = idle.instance.config(rules="rules.yaml", interfaces=[], max_keys=16, line_keys=0, log_keys=1, max_rules=1)
+        small = idle.instance.config(rules="rules.yaml", interfaces=[], max_keys=16, line_keys=0, log_keys=1, max_rules=1,
+                                     max_connections=16)
         assert Report(idle, "--config", small, before=inside).find("memory-cgroup")[0] in ("ok", "warning")
 
 
