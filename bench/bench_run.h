@@ -2,8 +2,10 @@
  * What benches of interleaved rounds share. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 /* CPU time of this thread. */
@@ -30,6 +32,21 @@ static inline void lg_bench_shuffle(uint32_t *seed, size_t *order, size_t n)
 		order[i] = order[j];
 		order[j] = swap;
 	}
+}
+
+/* Whether a list of names with commas between has this one, or there is no list. */
+static inline bool lg_bench_is_listed(const char *list, const char *name)
+{
+	const char *at = list;
+
+	while (at && *at) {
+		size_t len = strcspn(at, ",");
+
+		if (!strncmp(at, name, len) && !name[len])
+			return true;
+		at += len + (at[len] == ',');
+	}
+	return !list;
 }
 
 /* For qsort, of doubles. */

@@ -86,19 +86,9 @@ static int fail(const char *what, int r)
 	return -1;
 }
 
-/* Whether the list `only` has the name, or there is none. */
 static bool is_wanted(const struct bench *b, const char *name)
 {
-	const char *at = b->only;
-
-	while (at && *at) {
-		size_t len = strcspn(at, ",");
-
-		if (!strncmp(at, name, len) && !name[len])
-			return true;
-		at += len + (at[len] == ',');
-	}
-	return !b->only;
+	return lg_bench_is_listed(b->only, name);
 }
 
 static uint32_t copies_of(const struct bench *b, size_t i)

@@ -3,7 +3,7 @@
  * What a packet costs on its way through a veth pair into a socket, and what limiters add to that: ours at three hooks beside
  * iptables' hashlimit and nftables' dynamic sets, all with a limit of 1,000 packets a second for each source.
  *
- *   build/bench-peers [--json] [--quick] [--rounds N] [--packets N] [--only CASE]
+ *   build/bench-peers [--json] [--quick] [--rounds N] [--packets N] [--only CASE,...]
  *
  * Method. A generator runs in the kernel on live frames (BPF_PROG_TEST_RUN) and redirects them into one end of the pair; on the same CPU
  * the other end's NAPI takes them in, builds packets, with GRO as a NIC's driver would, and hands them to the filter and to a UDP socket
@@ -467,7 +467,7 @@ static bool is_wanted(const struct bench *b, size_t i)
 	char name[32];
 
 	snprintf(name, sizeof(name), "%s_%s", filter_names[i / N_WORKLOADS], workloads[i % N_WORKLOADS].name);
-	return !b->only || i / N_WORKLOADS == FILTER_GENERATOR || !strcmp(b->only, name);
+	return i / N_WORKLOADS == FILTER_GENERATOR || lg_bench_is_listed(b->only, name);
 }
 
 static int run_rounds(struct bench *b)
@@ -579,7 +579,7 @@ int main(int argc, char **argv)
 	b->packets = 500000;
 	b->seed = (uint32_t)time(NULL);
 	if (parse_args(b, argc, argv) < 0) {
-		fprintf(stderr, "usage: bench-peers [--json] [--quick] [--rounds 1..%d] [--packets N] [--only CASE]\n", ROUNDS_MAX);
+		fprintf(stderr, "usage: bench-peers [--json] [--quick] [--rounds 1..%d] [--packets N] [--only CASE,...]\n", ROUNDS_MAX);
 		return 2;
 	}
 	r = bench_run(b);

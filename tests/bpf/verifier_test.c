@@ -77,11 +77,12 @@ static void functions_read_stack(struct functions *f, const char *log)
 
 	assert_non_null(at);
 	at += strlen("stack depth ");
-	for (uint32_t i = 0; i < f->n; i++, at = end + (*end == '+')) {
+	for (uint32_t i = 0; i < f->n; i++) {
 		f->stack_bytes[i] = (uint32_t)strtoul(at, &end, 10);
 		assert_ptr_not_equal(end, at);
+		at = end + (*end == '+');
 	}
-	assert_int_equal(*end, '\n');
+	assert_int_equal(*at, '\n');
 }
 
 /* What function i takes with all it calls, at the deepest place. */
