@@ -130,18 +130,25 @@ static const char *sized_as(const struct bpf_map *map)
 	return strcmp(bpf_map__name(map), lg_map_name(LG_MAP_LINES)) == 0 ? "table of lines" : NULL;
 }
 
-/* Whether the caller said how large a table should be. Those that go with another one are not worth a word of their own. */
-static bool is_wanted(const struct loading *l, const struct bpf_map *map)
+/* Whether the caller said how large a table should be. */
+static bool is_sized(const struct loading *l, const struct bpf_map *map)
 {
-	if (map == l->skel->maps.buckets)
+	if (map == l->skel->maps.buckets || map == l->skel->maps.products || map == l->skel->maps.wide_keys)
 		return l->o->max_keys != 0;
 	if (map == l->skel->maps.logs)
 		return l->o->log_keys != 0;
-	if (map == l->skel->maps.conns)
+	if (map == l->skel->maps.conns || map == l->skel->maps.initiated)
 		return l->o->max_conns != 0;
-	if (map == l->skel->maps.rule_counts)
+	if (map == l->skel->maps.overflow || map == l->skel->maps.rule_counts)
 		return l->o->max_rules != 0;
-	return map == l->skel->maps.line_keys && l->o->line_keys != LG_LINE_KEYS_ANY;
+	return (map == l->skel->maps.lines || map == l->skel->maps.line_keys) && l->o->line_keys != LG_LINE_KEYS_ANY;
+}
+
+/* Of those that go together one is worth a word. */
+static bool is_told(const struct loading *l, const struct bpf_map *map)
+{
+	return is_sized(l, map) && (map == l->skel->maps.buckets || map == l->skel->maps.logs || map == l->skel->maps.conns ||
+				    map == l->skel->maps.rule_counts || map == l->skel->maps.line_keys);
 }
 
 /* The map of this name that the attached program uses, or -ENOENT. */
@@ -204,7 +211,7 @@ static int meet_map(struct loading *l, struct bpf_map *map)
 	if (fd == -EKEYREJECTED)
 		return fd;
 	l->no_levels |= fd == -ENOENT && map == l->skel->maps.buckets;
-	r = fd < 0 && fd != -ENOENT ? fd : lg_takeover_meet(&l->takeover, l->skel->obj, map, fd, sized_as(map), is_wanted(l, map));
+	r = fd < 0 && fd != -ENOENT ? fd : lg_takeover_meet(&l->takeover, l->skel->obj, map, fd, sized_as(map), is_sized(l, map), is_told(l, map));
 	if (r < 0)
 		*l->ret_fail = lg_why(LG_WHY_PIN, path, r, NULL, l->c);
 	return r;

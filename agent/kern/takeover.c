@@ -44,7 +44,7 @@ static void debug_line(const char *what, const char *text)
 }
 
 int lg_takeover_meet(struct lg_takeover *t, const struct bpf_object *obj, struct bpf_map *map, int fd, const char *table,
-		     bool size_is_wanted)
+		     bool size_is_wanted, bool size_is_told)
 {
 	struct lg_found *f = &t->found[t->n_found];
 	struct bpf_map_info *now = &f->carry.now;
@@ -53,7 +53,7 @@ int lg_takeover_meet(struct lg_takeover *t, const struct bpf_object *obj, struct
 	if (t->n_found == LG_MAPS_PER_OBJECT)
 		return -E2BIG;
 	t->n_found++;
-	*f = (struct lg_found){ .map = map, .table = table, .size_is_wanted = size_is_wanted, .is_there = fd >= 0,
+	*f = (struct lg_found){ .map = map, .table = table, .size_is_wanted = size_is_wanted, .size_is_told = size_is_told, .is_there = fd >= 0,
 				.carry.was.fd = fd, .d = { .what = bpf_map__name(map), .tell = debug_line } };
 	f->carry.name = f->d.what;
 	*now = (struct bpf_map_info){ .type = bpf_map__type(map), .key_size = bpf_map__key_size(map),
@@ -190,7 +190,7 @@ static int resize(struct lg_found *f, struct lg_complaint *c)
 
 	if (!f->table)
 		return 0;
-	if (f->size_is_wanted && was != now && !(f->is_anew && now > was))
+	if (f->size_is_told && was != now && !(f->is_anew && now > was))
 		lg_complain(c,
 			    "the %s stays at %u entries, not %u as configured: the size of a table in use cannot change; started with "
 			    "--migrate it can grow, and `leasegate detach` and a new start make it anew, without its levels",

@@ -19,6 +19,7 @@ struct lg_found {
 	struct bpf_map *map;
 	const char *table;	/* what it is for people, if its size is configured; else NULL */
 	bool size_is_wanted;	/* the caller said how large */
+	bool size_is_told;	/* and hears of another size */
 	bool is_there;
 	bool is_anew;		/* one was there, and another is made in its place */
 	struct lg_carry carry;
@@ -40,7 +41,7 @@ struct lg_takeover {
 
 /* Notes a map and, unless fd is -1, the one that was there before; takes fd. */
 int lg_takeover_meet(struct lg_takeover *t, const struct bpf_object *obj, struct bpf_map *map, int fd, const char *table,
-		     bool size_is_wanted);
+		     bool size_is_wanted, bool size_is_told);
 /*
  * Decides the way, as `how` allows and what was met demands. -EPROTONOSUPPORT with *c when there is none, -EPERM when types would be
  * needed.

@@ -586,9 +586,15 @@ static void a_table_grows_with_its_levels(void **state)
 	start_anew();
 	kern = lg_kern_free(kern);
 	o.max_keys = 4096;
+	o.max_rules = 128;
+	o.line_keys = 16384;
 	o.misfit = LG_MISFIT_MIGRATE;
 	kern = open_as(&o, 1);
-	assert_text_has("made anew (buckets");
+	assert_text_has(" made anew (");
+	assert_text_has("buckets, ");
+	assert_int_equal(lg_kern_max_rules(kern), 128);
+	assert_int_equal(lg_kern_lines_max(kern, &max), 0);
+	assert_int_equal(max, 16384 / LG_LINE_SLOTS);
 	assert_int_equal(lg_kern_keys_count(kern, &max, &used), 0);
 	assert_int_equal(max, 4096);
 	assert_int_equal(used, 3);
