@@ -154,7 +154,7 @@ static json_t *machine_json(const struct lg_machine_facts *m)
 			 known_json(m->jits), "bpf_jit_harden", sysctl_json(m->jit_harden), "bpf_stats_enabled", sysctl_json(m->bpf_stats),
 			 "lockdown", m->lockdown, "pins", "at", m->pins_at, "file_system", m->pins_on, "read_only", m->pins_read_only,
 			 "memlock_bytes", bytes_json(m->memlock_bytes), "available_bytes", bytes_json(m->available_bytes), "cgroup_bytes",
-			 bytes_json(m->cgroup_bytes), "maps_bytes", (json_int_t)lg_maps_bytes(m), "maps", maps_json(m));
+			 bytes_json(m->cgroup_bytes), "maps_bytes", (json_int_t)lg_maps_bytes(m, true), "maps", maps_json(m));
 }
 
 static json_t *instance_json(const struct lg_instance_facts *i)

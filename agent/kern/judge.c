@@ -127,12 +127,13 @@ uint64_t lg_map_bytes(const struct lg_map_facts *map, uint32_t n_cpus)
 	}
 }
 
-uint64_t lg_maps_bytes(const struct lg_machine_facts *m)
+uint64_t lg_maps_bytes(const struct lg_machine_facts *m, bool full)
 {
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < m->n_maps; i++)
-		bytes += lg_map_bytes(&m->maps[i], m->n_cpus);
+		if (full || !(m->maps[i].flags & BPF_F_NO_PREALLOC))
+			bytes += lg_map_bytes(&m->maps[i], m->n_cpus);
 	return bytes;
 }
 
@@ -239,7 +240,7 @@ static void judge_lockdown(const struct lg_machine_facts *m, struct lg_findings 
 
 static void judge_memlock(const struct lg_machine_facts *m, struct lg_findings *f)
 {
-	uint64_t need = lg_maps_bytes(m);
+	uint64_t need = lg_maps_bytes(m, false);
 	char is[32], needed[32];
 
 	if (!memlock_counts(m))
@@ -251,31 +252,33 @@ static void judge_memlock(const struct lg_machine_facts *m, struct lg_findings *
 		ADD(MEMLOCK, OK, "large enough");
 }
 
-static void judge_room(enum lg_finding_id id, const char *what, uint64_t bytes, uint64_t need, struct lg_findings *f)
+static void judge_room(enum lg_finding_id id, const char *what, uint64_t bytes, const struct lg_machine_facts *m, struct lg_findings *f)
 {
-	char is[32], needed[32];
+	uint64_t at_start = lg_maps_bytes(m, false), full = lg_maps_bytes(m, true);
+	char is[32], start_text[32], full_text[32];
 
 	size_text(bytes, is, sizeof(is));
-	size_text(need, needed, sizeof(needed));
+	size_text(at_start, start_text, sizeof(start_text));
+	size_text(full, full_text, sizeof(full_text));
 	if (bytes == LG_NO_BOUND)
-		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s; no limit of %s is known", needed, what);
-	else if (need > bytes)
-		lg_finding_add(f, id, LG_SEVERITY_BLOCKER, MACHINE, "the tables take %s, more than %s, the limit of %s", needed, is, what);
-	else if (need > bytes / 2)
-		lg_finding_add(f, id, LG_SEVERITY_WARNING, MACHINE, "the tables take %s, more than half of %s, the limit of %s", needed, is,
+		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; no limit of %s is known", start_text, full_text, what);
+	else if (at_start > bytes)
+		lg_finding_add(f, id, LG_SEVERITY_BLOCKER, MACHINE, "the tables take %s at once, more than %s, the limit of %s", start_text, is,
 			       what);
+	else if (full > bytes / 2)
+		lg_finding_add(f, id, LG_SEVERITY_WARNING, MACHINE, "the tables take %s, full %s: more than half of %s, the limit of %s",
+			       start_text, full_text, is, what);
 	else
-		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s; the limit of %s is %s", needed, what, is);
+		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; the limit of %s is %s", start_text, full_text, what,
+			       is);
 }
 
 static void judge_memory(const struct lg_machine_facts *m, struct lg_findings *f)
 {
-	uint64_t need = lg_maps_bytes(m);
-
 	judge_memlock(m, f);
-	judge_room(LG_FINDING_MEMORY, "available memory", m->available_bytes, need, f);
+	judge_room(LG_FINDING_MEMORY, "available memory", m->available_bytes, m, f);
 	if (!memlock_counts(m))
-		judge_room(LG_FINDING_MEMORY_CGROUP, "the control group", m->cgroup_bytes, need, f);
+		judge_room(LG_FINDING_MEMORY_CGROUP, "the control group", m->cgroup_bytes, m, f);
 }
 
 static void judge_speed(const struct lg_machine_facts *m, struct lg_findings *f)

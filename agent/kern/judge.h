@@ -64,7 +64,8 @@ enum lg_kern_fail lg_findings_fail(const struct lg_findings *f);
 
 /* What a map takes of the kernel's memory when it is full. */
 uint64_t lg_map_bytes(const struct lg_map_facts *map, uint32_t n_cpus);
-uint64_t lg_maps_bytes(const struct lg_machine_facts *m);
+/* Of all maps: as a start makes them, or full. */
+uint64_t lg_maps_bytes(const struct lg_machine_facts *m, bool full);
 
 /* What a configuration wants of an interface, under these rules (NULL: none). */
 struct lg_interface_wants lg_interface_wants_of(const struct lg_interface *config, const char *ifname, const struct lg_rules *rules);

@@ -304,6 +304,12 @@ static void tables_must_fit_into_memory(void **state)
 	m.available_bytes = 200 * MIB;
 	machine();
 	assert_int_equal(find(LG_FINDING_MEMORY)->severity, LG_SEVERITY_OK);
+	/* What only grows to its size is no hindrance at start. */
+	machine_good();
+	m.available_bytes = 100 * MIB;
+	m.maps[m.n_maps++] = (struct lg_map_facts){ "g", BPF_MAP_TYPE_ARRAY, 4, 1 << 20, 1000, BPF_F_NO_PREALLOC };
+	machine();
+	only(LG_FINDING_MEMORY, LG_SEVERITY_WARNING, "full 1100.0 MiB");
 	MACHINE_SAYS(m.cgroup_bytes = 64 * MIB, MEMORY_CGROUP, BLOCKER, "64.0 MiB, the limit of the control group");
 	MACHINE_SAYS(m.cgroup_bytes = 150 * MIB, MEMORY_CGROUP, WARNING, "half");
 }
@@ -413,7 +419,10 @@ static void maps_take_what_their_type_makes_of_their_size(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_ELEMS(rows); i++)
 		assert_int_equal(lg_map_bytes(&rows[i].map, 4), rows[i].bytes);
-	assert_int_equal(lg_maps_bytes(&m), 100 * MIB);
+	assert_int_equal(lg_maps_bytes(&m, false), 100 * MIB);
+	m.maps[m.n_maps++] = (struct lg_map_facts){ "g", BPF_MAP_TYPE_LPM_TRIE, 20, 16, 10, BPF_F_NO_PREALLOC };
+	assert_int_equal(lg_maps_bytes(&m, false), 100 * MIB);
+	assert_int_equal(lg_maps_bytes(&m, true), 100 * MIB + 1600);
 }
 
 /* ---- one interface ---- */
