@@ -261,7 +261,8 @@ static void judge_room(enum lg_finding_id id, const char *what, uint64_t bytes, 
 	size_text(at_start, start_text, sizeof(start_text));
 	size_text(full, full_text, sizeof(full_text));
 	if (bytes == LG_NO_BOUND)
-		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; no limit of %s is known", start_text, full_text, what);
+		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; no limit of %s is known", start_text, full_text,
+			       what);
 	else if (at_start > bytes)
 		lg_finding_add(f, id, LG_SEVERITY_BLOCKER, MACHINE, "the tables take %s at once, more than %s, the limit of %s", start_text, is,
 			       what);
@@ -269,8 +270,8 @@ static void judge_room(enum lg_finding_id id, const char *what, uint64_t bytes, 
 		lg_finding_add(f, id, LG_SEVERITY_WARNING, MACHINE, "the tables take %s, full %s: more than half of %s, the limit of %s",
 			       start_text, full_text, is, what);
 	else
-		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; the limit of %s is %s", start_text, full_text, what,
-			       is);
+		lg_finding_add(f, id, LG_SEVERITY_OK, MACHINE, "the tables take %s, full %s; the limit of %s is %s", start_text, full_text,
+			       what, is);
 }
 
 static void judge_memory(const struct lg_machine_facts *m, struct lg_findings *f)
