@@ -224,6 +224,7 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	rules_index(n);
 	lines_warn(n);
 	hooks_warn(n);
+	lg_node_conns_warn(n);
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
 			lg_node_rule_changed(n, id);
@@ -686,6 +687,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_node_links_stop(n, undo);
 	if (n->kern && !undo)
 		reachable_set(n, false);
+	lg_node_recount_stop(n);
 	lg_kern_free(n->kern);
 	if (n->kern && undo && n->made_alone && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
 		complain_log(&c);

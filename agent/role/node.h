@@ -113,6 +113,9 @@ struct lg_node {
 	bool stack_changed;	/* what is attached may be in the way of what is above it */
 	bool said, said_ready;	/* whether being ready was said, and which */
 	uint64_t started_ns;
+	struct lg_table *sockets, *missing; /* by connection: see node_recount.c */
+	uint32_t recount_pass;
+	int recount_error;	/* as said */
 	bool has_conns;		/* the tables of connections are not known to be empty */
 	bool made_alone;	/* this process made the pins, and nothing enforced before */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
@@ -174,6 +177,11 @@ void lg_node_advise(struct lg_node *n, struct lg_node_interface *i);	/* warns of
 /* node_conns.c */
 int lg_node_conns_start(struct lg_node *n);			/* before there are rules */
 void lg_node_conns_tick(void *arg);				/* connections that are over */
+void lg_node_conns_warn(const struct lg_node *n);		/* of rules that ask who began where that is not seen */
+
+/* node_recount.c */
+int lg_node_recount(struct lg_node *n);				/* connections by the sockets of this host */
+void lg_node_recount_stop(struct lg_node *n);
 
 /* node_status.c */
 json_t *lg_node_admin(void *arg, const json_t *request);

@@ -85,4 +85,23 @@ void lg_node_conns_tick(void *arg)
 	n->has_conns = r < 0 || x.any;
 	if (r < 0)
 		lg_error("cannot end connections whose time is over: %s", strerror(-r));
+	r = lg_node_recount(n);
+	if (r < 0 && r != n->recount_error)
+		lg_error("cannot count connections by this host's sockets: %s", strerror(-r));
+	n->recount_error = r;
+}
+
+void lg_node_conns_warn(const struct lg_node *n)
+{
+	for (size_t i = 0; i < n->rules->n; i++) {
+		const struct lg_rule_def *def = &n->rules->v[i];
+
+		for (size_t j = 0; def->match.initiated && j < n->config.n_interfaces; j++) {
+			if (n->config.interfaces[j].tc_egress)
+				continue;
+			lg_warn("rule \"%s\" (line %u): %s has no tc_egress: on, so what this host begins there is not seen and counts as "
+				"begun by the peer",
+				def->name, def->line, n->config.interfaces[j].name);
+		}
+	}
 }

@@ -374,6 +374,43 @@ static void line_metrics(struct lg_node *n, struct lg_metrics *m, uint64_t now_n
 	}
 }
 
+struct conn_totals {
+	uint64_t used;
+	uint64_t by_rule[LG_RULES_MAX + 1];
+};
+
+static int conn_total(void *arg, const struct lg_conn_key *key, const struct lg_conn *conn)
+{
+	struct conn_totals *t = arg;
+
+	(void)key;
+	t->used++;
+	for (size_t i = 0; i < LG_CONN_CHARGES_MAX; i++) {
+		uint32_t id = (uint32_t)conn->charge[i].word >> 8;
+
+		if (id && id <= LG_RULES_MAX && (conn->charge[i].word & 0xff) > LG_CONNECTION_NEW)
+			t->by_rule[id]++;
+	}
+	return 0;
+}
+
+static void conn_metrics(struct lg_node *n, struct lg_metrics *m)
+{
+	struct conn_totals t = { 0 };
+	uint32_t max;
+
+	if (lg_kern_conns_max(n->kern, &max) < 0 || lg_kern_each_conn(n->kern, conn_total, &t) < 0)
+		return;
+	lg_metrics_add(m, LG_METRIC_CONNS_MAX, max, NULL);
+	lg_metrics_add(m, LG_METRIC_CONNS, t.used, NULL);
+	for (uint32_t i = 0; i < n->set.n_rules; i++) {
+		const struct lg_rule *rule = &n->set.rules[i];
+
+		if (rule->connection > LG_CONNECTION_NEW && n->by_id[rule->rule_id].def)
+			lg_metrics_add(m, LG_METRIC_CONNS_OPEN, t.by_rule[rule->rule_id], "rule", n->by_id[rule->rule_id].def->name, NULL);
+	}
+}
+
 static void attach_metrics(const struct lg_node *n, struct lg_metrics *m)
 {
 	for (size_t i = 0; i < n->n_interfaces; i++) {
@@ -446,6 +483,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	fragment_metrics(n, m);
 	rule_metrics(n, m, &t);
 	line_metrics(n, m, t.now_ns);
+	conn_metrics(n, m);
 	attach_metrics(n, m);
 	upstream_metrics(n, m);
 	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
@@ -456,6 +494,8 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	if (lg_kern_shared_read(n->kern, &shared) == 0) {
 		lg_metrics_add(m, LG_METRIC_MAP_FULL, shared.map_full, NULL);
 		lg_metrics_add(m, LG_METRIC_LINES_FULL, shared.lines_full, NULL);
+		lg_metrics_add(m, LG_METRIC_CONNS_FULL, shared.conns_full, NULL);
+		lg_metrics_add(m, LG_METRIC_INITIATED_FULL, shared.initiated_full, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);
 		ban_metrics(n, m, &shared, t.now_ns);
