@@ -108,7 +108,7 @@ $(B)/tests/%_test: $(B)/tests/%_test.o $(TLIB_OBJ) $(B)/libleasegate.a
 $(B)/tests/bpf/verifier_test.o: CPPFLAGS += -DLG_CLANG=$(shell $(CLANG) -dumpversion 2>/dev/null | cut -d. -f1)
 $(B)/tests/unit/ctl/plot_test: $(B)/agent/ctl/plot.o
 # What starts an instance as another build would, for the tests of takeovers.
-$(B)/kern-start: $(B)/tests/next/start.o $(patsubst %.c,$(B)/%.o,$(wildcard agent/kern/*.c agent/base/*.c) agent/rules/rate.c)
+$(B)/kern-start: $(B)/tests/next/start.o $(patsubst %.c,$(B)/%.o,$(wildcard agent/base/*.c agent/rules/*.c agent/kern/*.c))
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(NEXT_START): FORCE
 	$(Q)$(MAKE) --no-print-directory B=$(B)/next NEXT=1 $@
