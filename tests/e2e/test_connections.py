@@ -41,19 +41,25 @@ def n_open(host):
 
 
 @pytest.mark.long
-def test_connections_from_before_the_agent_are_counted_and_end_at_nothing(host):
+def test_connections_from_before_the_agent_are_counted_once_and_end_at_nothing(host):
     with listening(host.ns) as server:
         clients = [connect(host.client) for _ in range(50)]
         peers = [server.accept()[0] for _ in clients]
-        host.start(COUNT % 60)
+        daemon = host.start(COUNT % 60)
         until(lambda: n_open(host) == 50, "50 connections are adopted")
+        daemon.stop()
+        host.instance.node()
+        late = [connect(host.client)]
+        until(lambda: n_open(host) == 51, "a new agent counts nothing twice")
+        peers.append(server.accept()[0])
+        clients += late
         for s in clients + peers:
             s.close()
         until(lambda: n_open(host) == 0, "none is counted any more")
 
 
-def test_half_closed_connections_stay_counted_and_a_restart_counts_nothing_twice(host):
-    daemon = host.start(COUNT % 10, hook="tc")
+def test_half_closed_connections_stay_counted(host):
+    host.start(COUNT % 10, hook="tc")
     with listening(host.ns) as server:
         clients = []
         for _ in range(10):
@@ -61,8 +67,6 @@ def test_half_closed_connections_stay_counted_and_a_restart_counts_nothing_twice
             clients[-1].shutdown(socket.SHUT_WR)
         peers = [server.accept()[0] for _ in clients]
         assert n_open(host) == 10
-        daemon.stop()
-        daemon = host.instance.node(host.instance.path("node.yaml"))
         for _ in range(3):
             with contextlib.suppress(TimeoutError, OSError):
                 connect(host.client, 0.2).close()
