@@ -4,7 +4,7 @@
  * what would be, the same is a note.
  *
  * Kernels from 6.3 say what a driver's XDP can do. For older ones, and for what no kernel says (whether the link is reset), there is a
- * table of drivers. It is knowledge of their sources, without promise for each version: hence warnings, not refusals.
+ * table of drivers. It is general knowledge, not tried on each device and version: hence warnings, not refusals.
  */
 #include "kern/judge.h"
 
