@@ -123,7 +123,9 @@ $(B)/bench-fastpath $(B)/bench-peers: $(B)/bench/bench_rules.o
 $(B)/bench-lease-scale: $(patsubst %.c,$(B)/%.o,$(filter bench/scale_%,$(BENCH_PARTS)))
 .SECONDARY:
 
-check: $(UNIT) ## build and run the unit tests
+build/etcd/etcd:
+	$(Q)scripts/fetch-etcd
+check: $(UNIT) build/etcd/etcd ## build and run the unit tests
 	$(Q)scripts/run-tests $(filter-out $(UNIT_LONG),$(UNIT))
 bpf-check: all $(ROOT_T) ## run the BPF rows on the running kernel (root)
 	$(Q)scripts/run-tests $(ROOT_T)
