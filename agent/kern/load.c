@@ -211,7 +211,8 @@ static int meet_map(struct loading *l, struct bpf_map *map)
 	if (fd == -EKEYREJECTED)
 		return fd;
 	l->no_levels |= fd == -ENOENT && map == l->skel->maps.buckets;
-	r = fd < 0 && fd != -ENOENT ? fd : lg_takeover_meet(&l->takeover, l->skel->obj, map, fd, sized_as(map), is_sized(l, map), is_told(l, map));
+	r = fd < 0 && fd != -ENOENT ? fd : lg_takeover_meet(&l->takeover, l->skel->obj, map, fd, sized_as(map), is_sized(l, map),
+							    is_told(l, map));
 	if (r < 0)
 		*l->ret_fail = lg_why(LG_WHY_PIN, path, r, NULL, l->c);
 	return r;
