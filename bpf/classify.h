@@ -109,6 +109,7 @@ static __always_inline void lg_bits_keep(struct lg_bits *bits, const struct lg_b
 static __always_inline __u32 lg_bits_take(struct lg_bits *bits)
 {
 	__u64 word = bits->w[0], none0, none1, none2;
+	__u32 first;
 
 	/* 1 where all words so far are empty: then the next one is it, and loses its lowest bit. */
 	none0 = lg_is_zero(word);
@@ -119,7 +120,10 @@ static __always_inline __u32 lg_bits_take(struct lg_bits *bits)
 	bits->w[1] &= bits->w[1] - none0;
 	bits->w[2] &= bits->w[2] - none1;
 	bits->w[3] &= bits->w[3] - none2;
-	return (none0 + none1 + none2) * 64 + lg_lowest_bit(word);
+	first = (none0 + none1 + none2) * 64 + lg_lowest_bit(word);
+	/* Else clang drops the mask of whoever takes this as a place, and 6.1 does not know the bounds of the `or` that is left. */
+	lg_opaque(first);
+	return first;
 }
 
 /**

@@ -79,12 +79,8 @@ static __always_inline enum lg_reason lg_exempt_by(const struct lg_pkt *pkt, __u
 static __always_inline enum lg_reason lg_exempt_among(const struct lg_pkt *pkt, __u32 hook, const struct lg_ruleset *set,
 						      struct lg_bits *hits)
 {
-	__u32 place;
-
 	lg_bits_keep(hits, &set->pass);
-	place = lg_bits_take(hits);
-	lg_opaque(place); /* else clang drops the mask, and 6.1 does not know the bounds of an or */
-	return lg_exempt_by(pkt, hook, &set->rules[place & (LG_RULES_MAX - 1)]);
+	return lg_exempt_by(pkt, hook, &set->rules[lg_bits_take(hits) & (LG_RULES_MAX - 1)]);
 }
 
 /* ---- lists ---- */
