@@ -199,6 +199,11 @@ static __always_inline int lg_line_hit(struct lg_visit *visit, const struct lg_r
 	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
 	if (r == LG_PASS_ADMITTED && i >= LG_LINE_SLOTS) {
 		r = lg_line_step(visit, rule, LG_STEP_TAKE, lg_line_at(&spot));
+		/* Another CPU made the slot meanwhile, and this packet is its second: it has been charged, once. */
+		if (r == (LG_PASS_ADMITTED | LG_STEP_NOTE)) {
+			lg_line_note(visit, rule, lg_line_at(&spot));
+			r = LG_PASS_ADMITTED;
+		}
 		return r == LG_PASS_ADMITTED ? (int)lg_conclude(visit, rule, r) : LG_LINE_AGAIN;
 	}
 	if (r == LG_PASS_ADMITTED) {
