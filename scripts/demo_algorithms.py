@@ -25,6 +25,7 @@ RULES = "rules:\n" + "".join(
     f"  - name: {a.replace('_', '-')}\n"
     f"    match: {{protocol: udp, destination_port: {FIRST_PORT + i}}}\n"
     "    key: {source: 32}\n"
+    "    table: exact\n"	# where windows and logs are, too
     f"    algorithm: {a}\n"
     f"    limit: {LIMIT}/{WINDOW_S}s\n" for i, a in enumerate(ALGORITHMS))
 

@@ -133,6 +133,7 @@ def _said(host, words):
     return r if words in r.stderr else None
 
 
+@pytest.mark.long
 def test_a_running_rule_is_measured_where_the_messages_come_in():
     rules = bucket_rule(f"{RATE}/1s", BURST).replace("scope: host", "scope: global").replace("per-source", "per-user")
     with running(rules) as c:

@@ -2,6 +2,7 @@
 """A limit of one host holds for real packets: what arrives behind it, and what the kernel says it let through."""
 import contextlib
 import ipaddress
+import itertools
 import json
 import subprocess
 import time
@@ -17,6 +18,12 @@ from lib.wait import until
 
 S = 1_000_000_000
 HEADERS = {4: 14 + 20 + 8, 6: 14 + 40 + 8}		# Ethernet, IP, UDP
+
+
+def half(*choices):
+    """All combinations of two choices each. Half of them, in which every pair of choices meets, are quick; the rest are `long`."""
+    return [pytest.param(*(c[i] for c, i in zip(choices, at)), marks=[pytest.mark.long] if sum(at) % 2 else [])
+            for at in itertools.product((0, 1), repeat=len(choices))]
 
 
 def bucket_rule(limit, burst, unit="packets", **more):
@@ -35,9 +42,7 @@ def bucket_rule(limit, burst, unit="packets", **more):
             f"    burst: {burst}\n" + lines)
 
 
-@pytest.mark.parametrize("unit", ["packets", "bytes"])
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("hook", ["xdp", "tc"])
+@pytest.mark.parametrize("hook, family, unit", half(["xdp", "tc"], [4, 6], ["packets", "bytes"]))
 def test_a_token_bucket_admits_burst_plus_rate_times_time_and_not_more(host, hook, family, unit):
     payload = b"x" * (200 - HEADERS[family])
     cost = 200 if unit == "bytes" else 1
@@ -167,10 +172,7 @@ def bridged():
         yield client, stack.enter_context(Instance(host, fresh_name("vlan"))), far
 
 
-@pytest.mark.parametrize("unit", ["packets", "bytes"])
-@pytest.mark.parametrize("vlans", [(100,), (7, 100)], ids=["one-tag", "two-tags"])
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("hook", ["xdp", "tc"])
+@pytest.mark.parametrize("hook, family, vlans, unit", half(["xdp", "tc"], [4, 6], [(100,), (7, 100)], ["packets", "bytes"]))
 def test_tagged_frames_are_limited_and_charged_with_their_tags(hook, family, vlans, unit):
     with bridged() as (client, instance, far):
         frame = udp_frame(client.mac("up0"), far.mac("down0"), CLIENT[family], (HOST[family], PORT), vlans,

@@ -58,6 +58,7 @@ def undisturbed(regions, start_ns):
         assert served(r, start_ns, end_ns) >= 0.97, f"{r.name} was disturbed"
 
 
+@pytest.mark.long
 def test_a_home_dies_and_comes_back():
     """kill -9: all hosts drain their leases and deny; the new life learns what is out and was spent before it lends."""
     with running(DENY) as c:

@@ -91,7 +91,8 @@ def test_all_traffic_in_a_far_region_gets_the_limit_and_not_more(lines):
         assert median_share(c, lines, start_ns, 5) >= SERVED_MIN
 
 
-@pytest.mark.parametrize("lines", [pytest.param(WINDOW, marks=pytest.mark.long), BUCKET], ids=["window", "bucket"])
+@pytest.mark.long
+@pytest.mark.parametrize("lines", [WINDOW, BUCKET], ids=["window", "bucket"])
 def test_traffic_that_moves_about_gets_no_more_than_the_limit(lines):
     with running(lines) as c:
         regions = list(c)

@@ -127,6 +127,7 @@ def test_a_window_of_a_second_is_served_150_ms_from_its_home():
         assert sorted(shares)[len(shares) // 2] >= 0.93, shares
 
 
+@pytest.mark.long
 def test_a_sliding_log_holds_across_regions_too():
     with running(rule(SHORT_LIMIT, SHORT_S).replace("sliding_window", "sliding_log")) as c:
         first_packets(c)
@@ -137,7 +138,7 @@ def test_a_sliding_log_holds_across_regions_too():
         assert share(c, [hot], start_ns + SHORT_S * S, start_ns + 3 * SHORT_S * S, SHORT_LIMIT, SHORT_S) >= 0.9
 
 
-@pytest.mark.parametrize("kind", ["block", "auto"])
+@pytest.mark.parametrize("kind", [pytest.param("block", marks=pytest.mark.long), "auto"])
 def test_fixed_windows_begin_everywhere_at_multiples_of_their_length_and_hold_one_by_one(kind):
     """Twice the limit around the moment when one window follows another is what a fixed window allows, and no more in either. A region
     that was lent a part of the limit runs it as a sliding window, which allows no more.
