@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Loading. Either all maps are made anew, or those pinned by an earlier process are adopted and the programs of its
- * links are replaced by this build's; limits are enforced throughout.
+ * Loading. Either all maps are made anew, or those pinned by an earlier process are adopted and the programs of its links are replaced by
+ * this build's; limits are enforced throughout.
  *
- * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and
- * nothing attached: then all maps are made anew. When something is attached a pin was lost some other way, and the map
- * is fetched from the attached program, which still holds it; what no attached program uses is made. Maps that another
- * build laid out differently: takeover.c.
+ * Nothing is pinned before everything is loaded, so a start that fails or crashes leaves at most some of the pins and nothing attached: then
+ * all maps are made anew. When something is attached a pin was lost some other way, and the map is fetched from the attached program, which
+ * still holds it; what no attached program uses is made. Maps that another build laid out differently: takeover.c.
  */
 #include "kern/internal.h"
 
