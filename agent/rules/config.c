@@ -297,9 +297,10 @@ static int etcd_read(struct reader *r)
 	struct lg_complaint why = { 0 };
 	bool is_etcd = strcmp(config->store, "etcd") == 0;
 
-	if (is_written(r->at, LG_CF_ETCD) != is_etcd)
-		return is_etcd ? complain(r, r->at, LG_CF_STORE, "etcd needs the key `etcd`: name the cluster's endpoints") :
-				 complain(r, r->at, LG_CF_ETCD, "is for `store: etcd`, and store is %s", config->store);
+	if (is_etcd && !is_written(r->at, LG_CF_ETCD))
+		return complain(r, r->at, LG_CF_STORE, "etcd needs the key `etcd`: name the cluster's endpoints");
+	if (!is_etcd && is_written(r->at, LG_CF_ETCD))
+		return complain(r, r->at, LG_CF_ETCD, "is for `store: etcd`, and store is %s", config->store);
 	if (!is_etcd)
 		return 0;
 	for (const struct lg_node *node = r->at[LG_CF_ETCD_ENDPOINTS].node->child; node; node = node->next) {
