@@ -22,6 +22,8 @@
 #define PATH "/leasegate.v1.LeaseService/Hold"
 #define BACKOFF_MIN_MS 50
 #define BACKOFF_MAX_MS 2000
+#define BACKOFF_SOON_MS 200	/* of a few holders: a lessor that is back, or another in its place, is found at once */
+#define BACKOFF_HOLDER_MS 4	/* that much more with each: 250 attempts a second from all of them */
 #define WELCOME_S 10	/* from the start of an attempt; dialling has a shorter limit of its own */
 #define STEADY_S 2	/* up for so long, the next failure is a new one */
 #define WAITING_MAX (256u << 20)	/* bytes that wait for room in the stream: a million leases named at once */
@@ -72,8 +74,17 @@ static void retry_after(struct lg_lease_client *client, uint32_t ms)
 	client->retry_armed = lg_source_arm(client->retry, ms * LG_NS_PER_MS) == 0;
 }
 
+static uint32_t backoff_max_ms(const struct lg_lease_client *client)
+{
+	uint64_t ms = (uint64_t)client->n_holders * BACKOFF_HOLDER_MS;
+
+	return ms < BACKOFF_SOON_MS ? BACKOFF_SOON_MS : ms > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : (uint32_t)ms;
+}
+
 static void go_down(struct lg_lease_client *client, const char *why)
 {
+	uint32_t max_ms = backoff_max_ms(client);
+
 	client->lost |= client->state == UP;
 	enter(client, DOWN);
 	client->failed = false;
@@ -81,7 +92,7 @@ static void go_down(struct lg_lease_client *client, const char *why)
 	client->grpc = lg_grpc_client_free(client->grpc);
 	lg_batch_clear(&client->batch);
 	retry_after(client, jittered(client->backoff_ms));
-	client->backoff_ms = client->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : client->backoff_ms * 2;
+	client->backoff_ms = client->backoff_ms * 2 > max_ms ? max_ms : client->backoff_ms * 2;
 	client->handlers.down(client->arg, why);
 }
 

@@ -568,7 +568,7 @@ static void on_store(void *arg)
 		life_begin(s);
 	else if (s->has_begun)
 		lg_server_leads(s);
-	else if (lg_store_is_ready(s->store, NULL))
+	else if (lg_store_is_ready(s->store, NULL) && lg_store_leader(s->store)[0])
 		lg_info("store: %s leads region %s; this server takes over when it is gone", lg_store_leader(s->store), s->config.region);
 }
 
