@@ -11,8 +11,6 @@
 #include "base/num.h"
 #include "ctl/peers.h"
 
-#define IP4_BITS 96u
-
 struct lists {
 	const struct lg_ctl *ctl;
 	struct lg_kern *kern;
@@ -32,28 +30,11 @@ static const char *verdict_name(uint32_t verdict)
 	return "none";
 }
 
-static struct lg_list_key key_of(const struct lg_prefix *prefix)
-{
-	struct lg_list_key key = { .prefix_len = prefix->len + (prefix->family == 4 ? IP4_BITS : 0) };
-
-	memcpy(key.addr, prefix->addr, sizeof(key.addr));
-	return key;
-}
-
-static void prefix_of(const struct lg_list_key *key, struct lg_prefix *ret)
-{
-	bool is_ip4 = key->prefix_len >= IP4_BITS && lg_addr_is_mapped(key->addr);
-
-	ret->family = is_ip4 ? 4 : 6;
-	ret->len = (uint8_t)(key->prefix_len - (is_ip4 ? IP4_BITS : 0));
-	memcpy(ret->addr, key->addr, sizeof(ret->addr));
-}
-
 static void prefix_text(const struct lg_list_key *key, char *buf, size_t len)
 {
 	struct lg_prefix prefix;
 
-	prefix_of(key, &prefix);
+	lg_list_prefix_of(key, &prefix);
 	lg_prefix_format(prefix.addr, prefix.family, prefix.len, buf, len);
 }
 
@@ -174,7 +155,7 @@ static int lists_to_be(const struct lists *l, struct lg_listed **ret, size_t *re
 		return -ENOMEM;
 	all[0] = (struct lg_listed){ .prefix = l->prefix, .verdict = (uint8_t)l->verdict };
 	for (size_t i = 0; i < n; i++) {
-		prefix_of(&rows[i].key, &all[i + 1].prefix);
+		lg_list_prefix_of(&rows[i].key, &all[i + 1].prefix);
 		all[i + 1].verdict = (uint8_t)lg_list_entry_verdict(&rows[i].entry, now_ns);
 	}
 	*ret = all;
@@ -230,7 +211,7 @@ static void node_tell(const struct lists *l)
 
 static int entry_set(struct lists *l, enum lg_list_verdict verdict, uint64_t until_ns)
 {
-	struct lg_list_key key = key_of(&l->prefix);
+	struct lg_list_key key = lg_list_key_of(&l->prefix);
 	char prefix[LG_IP_TEXT_LEN];
 	int r;
 

@@ -21,6 +21,7 @@
 
 struct lg_config;
 struct lg_kern;
+struct lg_prefix;
 
 /* Why opening or attaching failed. The values are the exit codes of the daemon and the tool. */
 enum lg_kern_fail {
@@ -213,6 +214,8 @@ struct lg_list_row {
 	struct lg_list_entry entry;
 };
 
+struct lg_list_key lg_list_key_of(const struct lg_prefix *prefix);
+void lg_list_prefix_of(const struct lg_list_key *key, struct lg_prefix *ret);
 /* The operator's verdict while it holds, else that of the file; LG_LIST_NONE: the next shorter prefix decides. */
 enum lg_list_verdict lg_list_entry_verdict(const struct lg_list_entry *entry, uint64_t now_ns);
 /* All of them, in the order of their keys' bytes. *ret_rows is to be freed. */

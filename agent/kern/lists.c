@@ -12,11 +12,31 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/num.h"
+#include "rules/rule.h"
+
 #define BATCH 4096	/* entries of one system call */
 #define LOCK_TRIES 100	/* of 10 ms: nobody holds the lock for longer than it takes to load the largest lists */
 #define ADDRESS_BITS 128
 
 static const __u32 ipv4_bits = 96; /* that an IPv4 prefix begins with */
+
+struct lg_list_key lg_list_key_of(const struct lg_prefix *prefix)
+{
+	struct lg_list_key key = { .prefix_len = prefix->len + (prefix->family == 4 ? ipv4_bits : 0) };
+
+	memcpy(key.addr, prefix->addr, sizeof(key.addr));
+	return key;
+}
+
+void lg_list_prefix_of(const struct lg_list_key *key, struct lg_prefix *ret)
+{
+	bool is_ip4 = key->prefix_len >= ipv4_bits && lg_addr_is_mapped(key->addr);
+
+	ret->family = is_ip4 ? 4 : 6;
+	ret->len = (uint8_t)(key->prefix_len - (is_ip4 ? ipv4_bits : 0));
+	memcpy(ret->addr, key->addr, sizeof(ret->addr));
+}
 
 enum lg_list_verdict lg_list_entry_verdict(const struct lg_list_entry *entry, uint64_t now_ns)
 {

@@ -20,7 +20,6 @@
 #include "net/address.h"
 
 #define SCAN_PERIOD_NS (60 * LG_NS_PER_S) /* how often entries are looked at that nobody told of */
-#define IP4_BITS 96u
 
 /* ---- exemptions ---- */
 
@@ -102,23 +101,6 @@ void lg_node_exemptions(const struct lg_node *n, const struct lg_rules *rules, s
 
 /* ---- lists ---- */
 
-static struct lg_list_key key_of(const struct lg_prefix *prefix)
-{
-	struct lg_list_key key = { .prefix_len = prefix->len + (prefix->family == 4 ? IP4_BITS : 0) };
-
-	memcpy(key.addr, prefix->addr, sizeof(key.addr));
-	return key;
-}
-
-static void prefix_of(const struct lg_list_key *key, struct lg_prefix *ret)
-{
-	bool is_ip4 = key->prefix_len >= IP4_BITS && lg_addr_is_mapped(key->addr);
-
-	ret->family = is_ip4 ? 4 : 6;
-	ret->len = (uint8_t)(key->prefix_len - (is_ip4 ? IP4_BITS : 0));
-	memcpy(ret->addr, key->addr, sizeof(ret->addr));
-}
-
 int lg_node_lists_load(struct lg_node *n, const struct lg_rules *rules, struct lg_complaint *c)
 {
 	_cleanup_free_ struct lg_list_row *rows = NULL;
@@ -128,7 +110,7 @@ int lg_node_lists_load(struct lg_node *n, const struct lg_rules *rules, struct l
 	if (!rows)
 		return -ENOMEM;
 	for (size_t i = 0; i < rules->n_listed; i++) {
-		rows[i].key = key_of(&rules->listed[i].prefix);
+		rows[i].key = lg_list_key_of(&rules->listed[i].prefix);
 		rows[i].entry.of_file = rules->listed[i].verdict;
 	}
 	r = lg_kern_lists_load(n->kern, rows, rules->n_listed);
@@ -158,7 +140,7 @@ static void row_write(FILE *f, const struct lg_list_row *row, uint64_t now_ns, u
 
 	if (!row->entry.of_operator || (until_ns && until_ns <= now_ns))
 		return;
-	prefix_of(&row->key, &prefix);
+	lg_list_prefix_of(&row->key, &prefix);
 	lg_prefix_format(prefix.addr, prefix.family, prefix.len, text, sizeof(text));
 	fprintf(f, "%s %s %" PRIu64 "\n", text, row->entry.of_operator == LG_LIST_ALLOW ? "allow" : "deny",
 		(uint64_t)(until_ns ? now_unix_s + (until_ns - now_ns) / LG_NS_PER_S : 0));
@@ -198,7 +180,7 @@ static void row_restore(struct lg_node *n, const char *line, uint64_t now_ns, ui
 	if (sscanf(line, "%63s %7s %" SCNu64, text, verdict, &until_s) != 3 || (until_s && until_s <= now_unix_s) ||
 	    lg_prefix_parse(text, prefix.addr, &prefix.family, &prefix.len, &c) < 0)
 		return;
-	key = key_of(&prefix);
+	key = lg_list_key_of(&prefix);
 	r = lg_kern_list_set(n->kern, &key, strcmp(verdict, "allow") == 0 ? LG_LIST_ALLOW : LG_LIST_DENY,
 			     until_s ? now_ns + (until_s - now_unix_s) * LG_NS_PER_S : 0);
 	if (r < 0)
@@ -305,7 +287,7 @@ static int lists_to_be(struct lg_node *n, const struct lg_rules *rules, struct l
 		rows[i].entry.of_file = LG_LIST_NONE;
 		all[count].verdict = (uint8_t)lg_list_entry_verdict(&rows[i].entry, now_ns);
 		if (all[count].verdict)
-			prefix_of(&rows[i].key, &all[count++].prefix);
+			lg_list_prefix_of(&rows[i].key, &all[count++].prefix);
 	}
 	for (size_t i = 0; i < rules->n_listed; i++)
 		all[count++] = rules->listed[i];

@@ -2,7 +2,7 @@
 /* Rules about connections: what is charged, what is counted, and when it is given back. */
 #include <pthread.h>
 
-#include "progs.h"
+#include "progs_shared.h"
 
 #define FIN 1
 #define SYN 2
@@ -10,22 +10,6 @@
 #define ACK 16
 #define PEER "10.0.0.1"
 #define HOST "192.0.2.1"
-
-static struct progs *p;
-
-static int load(void **state)
-{
-	(void)state;
-	p = progs_load(64, true);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	progs_free(p);
-	return 0;
-}
 
 static int reset(void **state)
 {

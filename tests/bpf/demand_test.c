@@ -10,25 +10,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "progs.h"
+#include "progs_shared.h"
 
 #define N_OTHERS 5
-
-static struct progs *p;
-
-static int load(void **state)
-{
-	(void)state;
-	p = progs_load(64, true);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	progs_free(p);
-	return 0;
-}
 
 static struct lg_pkt_buf from(uint32_t host)
 {

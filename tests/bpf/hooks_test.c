@@ -15,9 +15,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "progs.h"
+#include "progs_shared.h"
 
-static struct progs *p;
 static pid_t child;
 static int ns_near = -1, ns_far = -1;
 
@@ -59,20 +58,6 @@ static void start_child(void)
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
-}
-
-static int load(void **state)
-{
-	(void)state;
-	p = progs_load(64, true);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	progs_free(p);
-	return 0;
 }
 
 static void make_world(uint32_t mtu)

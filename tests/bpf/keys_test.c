@@ -1,22 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Whose bucket a packet is charged to, at each of the three hooks; and what is limited only by rules that name it. */
-#include "progs.h"
-
-static struct progs *p;
-
-static int load(void **state)
-{
-	(void)state;
-	p = progs_load(64, true);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	progs_free(p);
-	return 0;
-}
+#include "progs_shared.h"
 
 /* A rule with room for ten packets, keyed by a product: source /24 and /64, destination whole. */
 static struct lg_rule *product_rule(uint32_t parts, bool hashed)

@@ -1,22 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The agent's operations on buckets: grants, returns, closed books, collecting, and what each refuses. */
-#include "progs.h"
-
-static struct progs *p;
-
-static int load(void **state)
-{
-	(void)state;
-	p = progs_load(64, true);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	progs_free(p);
-	return 0;
-}
+#include "progs_shared.h"
 
 static const char source[] = "10.0.0.1";
 
