@@ -9,6 +9,26 @@
 #include <string.h>
 #include <xxhash.h>
 
+#define SLOT_SEED 0x736c6f74ull /* "slot": no region's name is known to hash to it */
+
+size_t lg_key_bytes(const char *rule, uint32_t form, const uint8_t a[16], const uint8_t b[16], uint8_t ret_bytes[LG_KEY_BYTES_MAX])
+{
+	size_t len = strnlen(rule, LG_NAME_LEN - 1) + 1;
+
+	memcpy(ret_bytes, rule, len - 1);
+	ret_bytes[len - 1] = 0;
+	for (unsigned i = 0; i < 4; i++)
+		ret_bytes[len + i] = (uint8_t)(form >> (8 * i));
+	memcpy(ret_bytes + len + 4, a, 16);
+	memcpy(ret_bytes + len + 20, b, 16);
+	return len + 36;
+}
+
+uint32_t lg_slot_of(const uint8_t *bytes, size_t len)
+{
+	return (uint32_t)(XXH3_64bits_withSeed(bytes, len, SLOT_SEED) >> 56);
+}
+
 size_t lg_home_of(const char *const *regions, size_t n, const void *key, size_t len)
 {
 	uint64_t best_draw = 0;

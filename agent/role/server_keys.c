@@ -57,16 +57,10 @@ static bool key_of(const struct lg_server *s, const struct lg_wire_key *wire, st
 
 static size_t home_of(const struct lg_server *s, const struct lg_key *key)
 {
-	const char *name = s->rules[key->rule_id - 1].def.name;
-	uint8_t bytes[LG_NAME_LEN + 4 + 16 + 16];
-	size_t len = strlen(name) + 1;
+	uint8_t bytes[LG_KEY_BYTES_MAX];
+	size_t len = lg_key_bytes(s->rules[key->rule_id - 1].def.name, key->form, key->a, key->b, bytes);
 
-	memcpy(bytes, name, len);
-	for (unsigned i = 0; i < 4; i++)
-		bytes[len + i] = (uint8_t)(key->form >> (8 * i));
-	memcpy(bytes + len + 4, key->a, 16);
-	memcpy(bytes + len + 20, key->b, 16);
-	return lg_home_of(s->names, s->config.n_regions, bytes, len + 36);
+	return lg_home_of(s->names, s->config.n_regions, bytes, len);
 }
 
 static bool may_take_on(struct lg_server *s, uint64_t now_ns)
