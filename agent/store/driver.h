@@ -4,10 +4,17 @@
 
 #include "store/store.h"
 
+/* What a driver tells, at any time, from the loop. */
+struct lg_store_news {
+	lg_store_changed *changed;
+	lg_store_seen *seen;	/* of drivers whose bytes others change: a key is what it was not before, by whomever */
+	void *arg;
+};
+
 struct lg_store_driver {
 	const char *name;
-	/* changed(arg) may be called at any time afterwards, from the loop. */
-	int (*open)(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+	bool is_shared;
+	int (*open)(struct lg_loop *loop, const struct lg_store_options *o, const struct lg_store_news *news, void **ret_state,
 		    struct lg_complaint *c);
 	void (*close)(void *state);
 	/* as the functions of store.h */
@@ -15,10 +22,13 @@ struct lg_store_driver {
 	int (*get)(void *state, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);
 	int (*each)(void *state, const char *prefix, lg_store_fn *fn, void *arg);
 	/* Carries it out, or returns -EINPROGRESS and calls `done` later, from the loop. */
-	int (*commit)(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
+	int (*commit)(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg);
 	int (*lead)(void *state);
 	uint64_t (*leads_until_ns)(const void *state);
 	const char *(*leader)(void *state);
+	int (*join)(void *state);
+	uint64_t (*here_until_ns)(const void *state);
+	uint32_t (*here_since)(const void *state);
 };
 
 extern const struct lg_store_driver lg_store_memory;
@@ -31,10 +41,13 @@ const struct lg_store_driver *lg_store_driver_at(size_t i);
 /* ---- for drivers whose bytes are this process's own ---- */
 
 struct lg_store_own {
-	bool leads;
+	bool leads, is_here;
 };
 bool lg_store_own_is_ready(const void *state, const char **ret_why);
 /* `state` begins with struct lg_store_own. */
 int lg_store_own_lead(void *state);
 uint64_t lg_store_own_leads_until_ns(const void *state);
 const char *lg_store_own_leader(void *state);
+int lg_store_own_join(void *state);
+uint64_t lg_store_own_here_until_ns(const void *state);
+uint32_t lg_store_own_here_since(const void *state);

@@ -28,6 +28,8 @@ struct pending {
 	STAILQ_ENTRY(pending) link;
 	size_t n;
 	struct lg_store_write *writes;
+	bool if_leading;
+	int64_t lease;		/* of its temporary keys */
 	lg_store_done *done;
 	void *arg;
 };
@@ -36,8 +38,7 @@ struct etcd {
 	char prefix[LG_STORE_KEY_MAX];
 	char who[256];
 	struct lg_etcd *client;
-	lg_store_changed *changed;
-	void *arg;
+	struct lg_store_news news;
 
 	bool ready;
 	struct lg_mirror mirror;	/* keys without the prefix */
@@ -52,8 +53,9 @@ struct etcd {
 	size_t n_pending;
 	struct lg_etcd_call *commit;	/* of the first of them */
 
-	bool wants_lead;
+	bool wants_lead, wants_here;
 	uint32_t ttl_s;
+	uint32_t n_here;		/* leases that we have had */
 	struct lg_etcd_session *session;
 	struct lg_etcd_call *claim;
 	int64_t claim_lease;
@@ -107,6 +109,15 @@ static void mirror_spoiled(struct etcd *e, int r)
 	retry_later(e, LG_NS_PER_S);
 }
 
+static int learn(struct etcd *e, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	int r = lg_mirror_learn(&e->mirror, key, value, len, revision);
+
+	if (r > 0)
+		e->news.seen(e->news.arg, key, value, len, revision);
+	return r;
+}
+
 static void on_change(void *arg, const Leasegate__Etcd__Event *event)
 {
 	const Leasegate__Etcd__KeyValue *kv = event->kv;
@@ -118,8 +129,7 @@ static void on_change(void *arg, const Leasegate__Etcd__Event *event)
 
 	if (!key)
 		return;
-	r = lg_mirror_learn(&e->mirror, key, is_put ? (kv->value.len ? (const void *)kv->value.data : "") : NULL, kv->value.len,
-			    (uint64_t)kv->mod_revision);
+	r = learn(e, key, is_put ? (kv->value.len ? (const void *)kv->value.data : "") : NULL, kv->value.len, (uint64_t)kv->mod_revision);
 	if (r < 0)
 		mirror_spoiled(e, r);
 	else if (strcmp(key, LEADER_KEY) == 0)
@@ -134,21 +144,46 @@ static void on_lost(void *arg)
 	load_begin(e);
 }
 
+/* A key of the former mirror that is in the new one no more. */
+static int tell_gone(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct etcd *e = arg;
+
+	(void)value;
+	(void)len;
+	if (!lg_mirror_revision(&e->mirror, key))
+		e->news.seen(e->news.arg, key, NULL, 0, revision);
+	return 0;
+}
+
+/* One of the new one that the former had otherwise. */
+static int tell_new(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct etcd *e = arg;
+
+	if (lg_mirror_revision(&e->loading, key) != revision)
+		e->news.seen(e->news.arg, key, value, len, revision);
+	return 0;
+}
+
 static void load_end(struct etcd *e)
 {
 	static const struct lg_etcd_watch_events events = { on_change, on_lost };
+	struct lg_mirror former = e->mirror;
 	int r;
 
-	lg_mirror_fini(&e->mirror);
 	e->mirror = e->loading;
-	e->loading = (struct lg_mirror){ 0 };
+	e->loading = former;
+	lg_mirror_each(&e->loading, "", tell_gone, e);
+	lg_mirror_each(&e->mirror, "", tell_new, e);
+	lg_mirror_fini(&e->loading);
 	r = lg_etcd_watch_new(e->client, e->prefix, e->load_revision + 1, &events, e, &e->watch);
 	if (r < 0) {
 		mirror_spoiled(e, r);
 		return;
 	}
 	e->ready = true;
-	e->changed(e->arg);
+	e->news.changed(e->news.arg);
 	claim_try(e);
 }
 
@@ -157,7 +192,7 @@ static int page_take(struct etcd *e, const Leasegate__Etcd__RangeResponse *m)
 	char buf[LG_STORE_KEY_MAX + 1];
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < m->n_kvs; i++) {
+	for (size_t i = 0; r >= 0 && i < m->n_kvs; i++) {
 		const Leasegate__Etcd__KeyValue *kv = m->kvs[i];
 		const char *key = own_key(e, &kv->key, buf);
 
@@ -225,7 +260,7 @@ static void lead_lose(struct etcd *e)
 
 	e->fence = 0;
 	if (was)
-		e->changed(e->arg);
+		e->news.changed(e->news.arg);
 }
 
 static void on_claimed(void *arg, int result, const char *why, const ProtobufCMessage *answer)
@@ -246,10 +281,10 @@ static void on_claimed(void *arg, int result, const char *why, const ProtobufCMe
 	if (!e->session || lg_etcd_session_lease(e->session) != e->claim_lease)
 		return;
 	e->fence = m->header->revision;
-	r = lg_mirror_learn(&e->mirror, LEADER_KEY, e->who, strlen(e->who), (uint64_t)e->fence);
+	r = learn(e, LEADER_KEY, e->who, strlen(e->who), (uint64_t)e->fence);
 	if (r < 0)
 		mirror_spoiled(e, r);
-	e->changed(e->arg);
+	e->news.changed(e->news.arg);
 }
 
 /* Makes the key "leader", if there is none, under our lease. */
@@ -279,22 +314,29 @@ static void on_session(void *arg)
 {
 	struct etcd *e = arg;
 
-	if (!lg_etcd_session_lease(e->session))
-		lead_lose(e);
-	else
+	if (lg_etcd_session_lease(e->session)) {
+		e->n_here++;
 		claim_try(e);
+	} else {
+		lead_lose(e);
+	}
+	if (e->wants_here)
+		e->news.changed(e->news.arg);
+}
+
+static void session_try(struct etcd *e)
+{
+	if (!e->session && (e->wants_lead || e->wants_here) && lg_etcd_session_new(e->client, e->ttl_s, on_session, e, &e->session) < 0)
+		retry_later(e, LG_NS_PER_S);
 }
 
 static void claim_try(struct etcd *e)
 {
 	if (!e->wants_lead || !e->ready || e->fence || e->claim)
 		return;
-	if (!e->session && lg_etcd_session_new(e->client, e->ttl_s, on_session, e, &e->session) < 0) {
-		retry_later(e, LG_NS_PER_S);
-		return;
-	}
+	session_try(e);
 	/* Somebody else's key: its end is told by the watch. */
-	if (lg_etcd_session_lease(e->session) && !lg_mirror_revision(&e->mirror, LEADER_KEY))
+	if (e->session && lg_etcd_session_lease(e->session) && !lg_mirror_revision(&e->mirror, LEADER_KEY))
 		claim_ask(e);
 }
 
@@ -308,6 +350,7 @@ static void on_retry(void *arg)
 	/* Our key went though our lease lives: somebody removed it by hand. */
 	if (e->fence && e->ready && lg_mirror_revision(&e->mirror, LEADER_KEY) != (uint64_t)e->fence)
 		lead_lose(e);
+	session_try(e);
 	claim_try(e);
 	commit_next(e);
 }
@@ -338,6 +381,31 @@ static const char *etcd_leader(void *state)
 		len = 0;
 	e->leader[len] = '\0';
 	return e->leader;
+}
+
+/* ---- being there ---- */
+
+static int etcd_join(void *state)
+{
+	struct etcd *e = state;
+
+	e->wants_here = true;
+	session_try(e);
+	return 0;
+}
+
+static uint64_t etcd_here_until_ns(const void *state)
+{
+	const struct etcd *e = state;
+
+	return e->wants_here && e->session ? lg_etcd_session_until_ns(e->session) : 0;
+}
+
+static uint32_t etcd_here_since(const void *state)
+{
+	const struct etcd *e = state;
+
+	return e->n_here;
 }
 
 /* ---- commits ---- */
@@ -371,7 +439,7 @@ static int pending_new(const struct lg_store_write *writes, size_t n, lg_store_d
 		value = writes[p->n].value ? malloc(writes[p->n].len + 1) : NULL;
 		if (value)
 			memcpy(value, writes[p->n].value, writes[p->n].len);
-		p->writes[p->n] = (struct lg_store_write){ key, value, writes[p->n].len, writes[p->n].if_revision };
+		p->writes[p->n] = (struct lg_store_write){ key, value, writes[p->n].len, writes[p->n].if_revision, writes[p->n].how };
 		if (!key || (writes[p->n].value && !value)) {
 			p->n++;
 			pending_free(p);
@@ -410,16 +478,22 @@ static void compare_add(struct txn *t, ProtobufCBinaryData key, bool of_creation
 	t->compares[t->request.n_compare++] = c;
 }
 
-static void write_add(struct txn *t, ProtobufCBinaryData key, const struct lg_store_write *write)
+static void write_add(struct txn *t, ProtobufCBinaryData key, const struct lg_store_write *write, int64_t lease)
 {
-	size_t i = t->request.n_success++;
+	size_t i = t->request.n_success;
 	Leasegate__Etcd__RequestOp *op = &t->op[i];
+
+	if (write->if_revision != LG_STORE_REVISION_ANY)
+		compare_add(t, key, write->if_revision == 0, (int64_t)write->if_revision);
+	if (write->how == LG_STORE_CHECK)
+		return;
 
 	leasegate__etcd__request_op__init(op);
 	if (write->value) {
 		leasegate__etcd__put_request__init(&t->put[i]);
 		t->put[i].key = key;
 		t->put[i].value = bytes_of(write->value, write->len);
+		t->put[i].lease = write->how == LG_STORE_TEMPORARY ? lease : 0;
 		op->request_case = LEASEGATE__ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
 		op->request_put = &t->put[i];
 	} else {
@@ -429,8 +503,7 @@ static void write_add(struct txn *t, ProtobufCBinaryData key, const struct lg_st
 		op->request_delete_range = &t->delete[i];
 	}
 	t->ops[i] = op;
-	if (write->if_revision != LG_STORE_REVISION_ANY)
-		compare_add(t, key, write->if_revision == 0, (int64_t)write->if_revision);
+	t->request.n_success++;
 }
 
 static void txn_make(const struct etcd *e, const struct pending *p, struct txn *t)
@@ -439,20 +512,9 @@ static void txn_make(const struct etcd *e, const struct pending *p, struct txn *
 	t->request.compare = t->compares;
 	t->request.success = t->ops;
 	for (size_t i = 0; i < p->n; i++)
-		write_add(t, full_key(e, p->writes[i].key, t->keys[i], sizeof(t->keys[i])), &p->writes[i]);
-	if (e->wants_lead)
+		write_add(t, full_key(e, p->writes[i].key, t->keys[i], sizeof(t->keys[i])), &p->writes[i], p->lease);
+	if (e->wants_lead && p->if_leading)
 		compare_add(t, full_key(e, LEADER_KEY, t->keys[p->n], sizeof(t->keys[p->n])), true, e->fence ? e->fence : -1);
-}
-
-/* Ends the first commit of the queue. */
-static void commit_end(struct etcd *e, int result)
-{
-	struct pending *p = STAILQ_FIRST(&e->queue);
-
-	STAILQ_REMOVE_HEAD(&e->queue, link);
-	e->n_pending--;
-	p->done(p->arg, result);
-	pending_free(p);
 }
 
 static void on_committed(void *arg, int result, const char *why, const ProtobufCMessage *answer)
@@ -462,14 +524,19 @@ static void on_committed(void *arg, int result, const char *why, const ProtobufC
 	struct pending *p = STAILQ_FIRST(&e->queue);
 	int r = result;
 
+	/* Out of the queue before anybody is told: who is told may commit. */
+	STAILQ_REMOVE_HEAD(&e->queue, link);
+	e->n_pending--;
 	e->commit = NULL;
 	snprintf(e->why, sizeof(e->why), "%s", why);
 	/* What was written can be read at once, not only when the watch has told of it. */
-	for (size_t i = 0; result == 0 && m->succeeded && r == 0 && i < p->n; i++)
-		r = lg_mirror_learn(&e->mirror, p->writes[i].key, p->writes[i].value, p->writes[i].len, (uint64_t)m->header->revision);
+	for (size_t i = 0; result == 0 && m->succeeded && r >= 0 && i < p->n; i++)
+		if (p->writes[i].how != LG_STORE_CHECK)
+			r = learn(e, p->writes[i].key, p->writes[i].value, p->writes[i].len, (uint64_t)m->header->revision);
 	if (r < 0 && result == 0)
 		mirror_spoiled(e, r);
-	commit_end(e, result < 0 ? result : m->succeeded ? 0 : 1);
+	p->done(p->arg, result < 0 ? result : m->succeeded ? 0 : 1);
+	pending_free(p);
 	commit_next(e);
 }
 
@@ -490,7 +557,7 @@ static void commit_next(struct etcd *e)
 		retry_later(e, 0);
 }
 
-static int etcd_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
+static int etcd_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
 {
 	struct etcd *e = state;
 	struct pending *p;
@@ -498,9 +565,14 @@ static int etcd_commit(void *state, const struct lg_store_write *writes, size_t 
 
 	if (e->n_pending >= PENDING_MAX)
 		return -ENOBUFS;
+	for (size_t i = 0; i < n; i++)
+		if (writes[i].how == LG_STORE_TEMPORARY && !etcd_here_until_ns(e))
+			return -EHOSTUNREACH;
 	r = pending_new(writes, n, done, arg, &p);
 	if (r < 0)
 		return r;
+	p->if_leading = if_leading;
+	p->lease = e->session ? lg_etcd_session_lease(e->session) : 0;
 	STAILQ_INSERT_TAIL(&e->queue, p, link);
 	e->n_pending++;
 	commit_next(e);
@@ -555,7 +627,7 @@ static void etcd_close(void *state)
 	free(e);
 }
 
-static int etcd_open(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+static int etcd_open(struct lg_loop *loop, const struct lg_store_options *o, const struct lg_store_news *news, void **ret_state,
 		     struct lg_complaint *c)
 {
 	struct lg_etcd_options options = { .n_endpoints = o->n_endpoints, .user = o->user, .password = o->password, .tls = o->tls,
@@ -568,8 +640,7 @@ static int etcd_open(struct lg_loop *loop, const struct lg_store_options *o, lg_
 		return -ENOMEM;
 	}
 	STAILQ_INIT(&e->queue);
-	e->changed = changed;
-	e->arg = arg;
+	e->news = *news;
 	e->ttl_s = o->leader_ttl_s ? o->leader_ttl_s : LEADER_TTL_S;
 	snprintf(e->prefix, sizeof(e->prefix), "%s", o->path);
 	snprintf(e->who, sizeof(e->who), "%s", o->who ? o->who : "");
@@ -590,6 +661,7 @@ static int etcd_open(struct lg_loop *loop, const struct lg_store_options *o, lg_
 
 const struct lg_store_driver lg_store_etcd = {
 	.name = "etcd",
+	.is_shared = true,
 	.open = etcd_open,
 	.close = etcd_close,
 	.is_ready = etcd_is_ready,
@@ -599,4 +671,7 @@ const struct lg_store_driver lg_store_etcd = {
 	.lead = etcd_lead,
 	.leads_until_ns = etcd_leads_until_ns,
 	.leader = etcd_leader,
+	.join = etcd_join,
+	.here_until_ns = etcd_here_until_ns,
+	.here_since = etcd_here_since,
 };

@@ -12,15 +12,14 @@ struct memory {
 	uint64_t revision; /* of the last commit */
 };
 
-static int memory_open(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+static int memory_open(struct lg_loop *loop, const struct lg_store_options *o, const struct lg_store_news *news, void **ret_state,
 		       struct lg_complaint *c)
 {
 	struct memory *m = calloc(1, sizeof(*m));
 
 	(void)loop;
 	(void)o;
-	(void)changed;
-	(void)arg;
+	(void)news;
 	if (!m) {
 		lg_complain(c, "not enough memory for a store");
 		return -ENOMEM;
@@ -51,12 +50,13 @@ static int memory_each(void *state, const char *prefix, lg_store_fn *fn, void *a
 	return lg_mirror_each(&m->mirror, prefix, fn, arg);
 }
 
-static int memory_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
+static int memory_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
 {
 	struct lg_mirror_entry *entries[LG_STORE_WRITES_MAX] = { 0 };
 	struct memory *m = state;
 	int r;
 
+	(void)if_leading;
 	(void)done;
 	(void)arg;
 	for (size_t i = 0; i < n; i++)
@@ -64,7 +64,7 @@ static int memory_commit(void *state, const struct lg_store_write *writes, size_
 			return 1;
 	r = lg_mirror_reserve(&m->mirror, n);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		if (writes[i].value)
+		if (writes[i].value && writes[i].how != LG_STORE_CHECK)
 			r = lg_mirror_entry_new(writes[i].key, writes[i].value, writes[i].len, m->revision + 1, &entries[i]);
 	if (r < 0) {
 		for (size_t i = 0; i < n; i++)
@@ -73,7 +73,8 @@ static int memory_commit(void *state, const struct lg_store_write *writes, size_
 	}
 	m->revision++;
 	for (size_t i = 0; i < n; i++)
-		lg_mirror_put(&m->mirror, writes[i].key, entries[i]);
+		if (writes[i].how != LG_STORE_CHECK)
+			lg_mirror_put(&m->mirror, writes[i].key, entries[i]);
 	return 0;
 }
 
@@ -88,4 +89,7 @@ const struct lg_store_driver lg_store_memory = {
 	.lead = lg_store_own_lead,
 	.leads_until_ns = lg_store_own_leads_until_ns,
 	.leader = lg_store_own_leader,
+	.join = lg_store_own_join,
+	.here_until_ns = lg_store_own_here_until_ns,
+	.here_since = lg_store_own_here_since,
 };

@@ -157,5 +157,5 @@ int lg_mirror_learn(struct lg_mirror *m, const char *key, const void *value, siz
 		return r;
 	entry->is_deleted = !value;
 	lg_mirror_put(m, key, entry);
-	return 0;
+	return 1;
 }

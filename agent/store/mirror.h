@@ -26,7 +26,7 @@ void lg_mirror_put(struct lg_mirror *m, const char *key, struct lg_mirror_entry 
 /* The revision of a key, 0 if it is not there. */
 uint64_t lg_mirror_revision(const struct lg_mirror *m, const char *key);
 /* What a key has become at a revision, by news that come in any order: news of before what is known change nothing. value NULL: it was deleted,
- * which is remembered until the same is told again. -ENOMEM, or -ENOSPC at the bound. */
+ * which is remembered until the same is told again. 1: it was news; 0; -ENOMEM, or -ENOSPC at the bound. */
 int lg_mirror_learn(struct lg_mirror *m, const char *key, const void *value, size_t len, uint64_t revision);
 /* As the functions of store.h. */
 int lg_mirror_get(const struct lg_mirror *m, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);

@@ -221,7 +221,7 @@ static int file_open(struct sqlite *s, const char *path, struct lg_complaint *c)
 	return 0;
 }
 
-static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, lg_store_changed *changed, void *arg, void **ret_state,
+static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, const struct lg_store_news *news, void **ret_state,
 		       struct lg_complaint *c)
 {
 	_cleanup_(sqlite_state_free) struct sqlite *s = calloc(1, sizeof(*s));
@@ -229,8 +229,7 @@ static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, l
 	int r, is_new = 0;
 
 	(void)loop;
-	(void)changed;
-	(void)arg;
+	(void)news;
 	snprintf(c->file, sizeof(c->file), "%s", path);
 	if (!s) {
 		lg_complain(c, "not enough memory for a store");
@@ -326,6 +325,8 @@ static int write_apply(struct sqlite *s, const struct lg_store_write *write, uin
 {
 	sqlite3_stmt *stmt = s->stmt[PUT];
 
+	if (write->how == LG_STORE_CHECK)
+		return 0;
 	if (!write->value) {
 		key_bind(s->stmt[DELETE], write->key);
 		return run(s, DELETE);
@@ -353,11 +354,12 @@ static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, s
 	return r;
 }
 
-static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
+static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
 {
 	struct sqlite *s = state;
 	int r;
 
+	(void)if_leading;
 	(void)done;
 	(void)arg;
 	r = run(s, BEGIN);
@@ -414,4 +416,7 @@ const struct lg_store_driver lg_store_sqlite = {
 	.lead = lg_store_own_lead,
 	.leads_until_ns = lg_store_own_leads_until_ns,
 	.leader = lg_store_own_leader,
+	.join = lg_store_own_join,
+	.here_until_ns = lg_store_own_here_until_ns,
+	.here_since = lg_store_own_here_since,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * Durable bytes under keys, with a revision for compare-and-swap, and one leader. Knows nothing of leases. One interface, drivers listed in
- * table.c; tests/unit/store/contract_test.c runs on each.
+ * Durable bytes under keys, with a revision for compare-and-swap, watched by all who share them, and one leader. Knows nothing of leases of
+ * tokens. One interface, drivers listed in table.c; tests/unit/store/contract_test.c runs on each.
  *
  * Nothing here waits. What a store holds is read at once, from memory where the bytes lie elsewhere; writes are told of when they are
  * durable. One thread: callbacks come from the loop, never from inside a function of this file.
@@ -63,12 +63,19 @@ int lg_store_get(struct lg_store *store, const char *key, void *buf, size_t size
 typedef int lg_store_fn(void *arg, const char *key, const void *value, size_t len, uint64_t revision);
 int lg_store_each(struct lg_store *store, const char *prefix, lg_store_fn *fn, void *arg);
 
-/* One write of a transaction: put when value is not NULL, else delete. */
+enum lg_store_how {
+	LG_STORE_WRITE = 0,	/* put when value is not NULL, else delete */
+	LG_STORE_CHECK,		/* nothing is written: if_revision must hold, no more */
+	LG_STORE_TEMPORARY,	/* put, until this process is here no longer: see lg_store_join() */
+};
+
+/* One write of a transaction. */
 struct lg_store_write {
 	const char *key;
 	const void *value;
 	size_t len;
 	uint64_t if_revision;	/* revision the key must have now; 0: must not exist; LG_STORE_REVISION_ANY: whatever */
+	enum lg_store_how how;
 };
 
 /*
@@ -82,6 +89,30 @@ typedef void lg_store_done(void *arg, int result);
  * A revision is never used again, for any key. Inside lg_store_each() -EBUSY. They are copied.
  */
 int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
+/* The same, whoever leads: for what all that share the store write side by side, each by what it has seen. */
+int lg_store_commit_shared(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
+
+/*
+ * Tells what there is behind a prefix (which may be ""), once the store is ready, and from then on each change of it, whoever made it; of
+ * changes of a key that follow each other quickly perhaps only the last. value NULL, revision 0: it was deleted. A change of our own is
+ * told before its `done`. fn comes from the loop, and may use the store. Until the store is freed.
+ */
+typedef void lg_store_seen(void *arg, const char *key, const void *value, size_t len, uint64_t revision);
+int lg_store_watch(struct lg_store *store, const char *prefix, lg_store_seen *fn, void *arg);
+
+/* ---- being there ---- */
+
+/* Do other processes share it? If not, temporary keys of an earlier process may still be there: nobody else's. */
+bool lg_store_is_shared(const struct lg_store *store);
+/* From now on this process wants to be known as alive to those who share the store; each time it is not, it tries again. */
+int lg_store_join(struct lg_store *store);
+/*
+ * Until when the temporary keys that were committed since we are here are certain to be there, on our own clock; 0: we are not. To be asked
+ * before each act that rests on them. UINT64_MAX where nobody shares the store.
+ */
+uint64_t lg_store_here_until_ns(const struct lg_store *store);
+/* Grows each time this process is here anew: temporary keys of an earlier time are gone, or go. */
+uint32_t lg_store_here_since(const struct lg_store *store);
 
 /* ---- one leader ---- */
 

@@ -36,7 +36,7 @@ static int commit(struct fixture *f, const struct lg_store_write *writes, size_t
 
 static int put(struct fixture *f, const char *key, const char *value, uint64_t if_revision)
 {
-	struct lg_store_write write = { key, value, value ? strlen(value) : 0, if_revision };
+	struct lg_store_write write = { .key = key, .value = value, .len = value ? strlen(value) : 0, .if_revision = if_revision };
 
 	return commit(f, &write, 1);
 }
@@ -79,7 +79,7 @@ static void values_are_bytes_of_any_kind_and_length(void **state)
 	for (size_t i = 0; i < sizeof(value); i++)
 		value[i] = (uint8_t)(i * 7);
 	for (size_t i = 0; i < N_ELEMS(lens); i++) {
-		struct lg_store_write write = { "k", value, lens[i], ANY };
+		struct lg_store_write write = { .key = "k", .value = value, .len = lens[i], .if_revision = ANY };
 
 		assert_int_equal(commit(f, &write, 1), 0);
 		memset(got, 0x5a, sizeof(got));
@@ -140,9 +140,9 @@ static void a_commit_is_all_or_nothing(void **state)
 	get(f, "b", &revision);
 
 	struct lg_store_write refused[] = {
-		{ "a", "9", 1, ANY },
-		{ "c", "9", 1, 0 },
-		{ "b", NULL, 0, revision + 1 },
+		{ "a", "9", 1, ANY, 0 },
+		{ "c", "9", 1, 0, 0 },
+		{ "b", NULL, 0, revision + 1, 0 },
 	};
 	assert_int_equal(commit(f, refused, 3), 1);
 	assert_string_equal(get(f, "a", &revision_b), "1");
@@ -162,8 +162,8 @@ static void requests_that_are_malformed_write_nothing(void **state)
 	static char long_key[LG_STORE_KEY_MAX + 2], value[LG_STORE_VALUE_MAX + 1];
 	struct fixture *f = *state;
 	struct lg_store_write *many = calloc(LG_STORE_WRITES_MAX + 1, sizeof(*many));
-	struct lg_store_write twice[] = { { "a", "1", 1, ANY }, { "b", "1", 1, ANY }, { "a", "2", 1, ANY } };
-	struct lg_store_write large = { "a", value, LG_STORE_VALUE_MAX + 1, ANY };
+	struct lg_store_write twice[] = { { "a", "1", 1, ANY, 0 }, { "b", "1", 1, ANY, 0 }, { "a", "2", 1, ANY, 0 } };
+	struct lg_store_write large = { "a", value, LG_STORE_VALUE_MAX + 1, ANY, 0 };
 	uint64_t revision;
 	size_t len;
 	char buf[8];
@@ -198,7 +198,7 @@ static void the_largest_commit_is_one(void **state)
 	assert_non_null(keys);
 	for (unsigned int i = 0; i < LG_STORE_WRITES_MAX; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%05u", i);
-		writes[i] = (struct lg_store_write){ keys[i], keys[i], 6, 0 };
+		writes[i] = (struct lg_store_write){ keys[i], keys[i], 6, 0, 0 };
 	}
 	assert_int_equal(commit(f, writes, LG_STORE_WRITES_MAX), 0);
 	assert_string_equal(get(f, "k00000", &first), "k00000");
@@ -311,7 +311,8 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 			writes[n] = (struct lg_store_write){ keys[n], how == 3 ? NULL : values[n], strlen(values[n]),
 							     how == 0   ? ANY
 							     : how == 1 ? revisions[k]
-									: revisions[k] + (seed >> 50) % 2 };
+									: revisions[k] + (seed >> 50) % 2,
+							     0 };
 			holds = holds && (how == 0 || writes[n].if_revision == revisions[k]);
 			at[n++] = k;
 		}
@@ -333,6 +334,123 @@ static void a_long_random_history_is_as_a_model_says(void **state)
 		assert_string_equal(get(f, key, &revision), model[k][0] ? model[k] : "-");
 		assert_int_equal(revision, revisions[k]);
 	}
+}
+
+static void a_check_lets_a_commit_through_and_writes_nothing(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t revision, after;
+
+	assert_int_equal(put(f, "fence", "mine", ANY), 0);
+	get(f, "fence", &revision);
+	struct lg_store_write writes[] = {
+		{ "fence", NULL, 0, revision + 1, LG_STORE_CHECK },
+		{ "a", "1", 1, ANY, 0 },
+	};
+	assert_int_equal(commit(f, writes, 2), 1);
+	assert_string_equal(get(f, "a", &after), "-");
+	writes[0].if_revision = revision;
+	assert_int_equal(commit(f, writes, 2), 0);
+	assert_string_equal(get(f, "a", &after), "1");
+	assert_string_equal(get(f, "fence", &after), "mine");
+	assert_int_equal(after, revision);
+	/* That there is none can be asked for, too. */
+	writes[0].key = "none";
+	writes[0].if_revision = 0;
+	assert_int_equal(commit(f, writes, 2), 0);
+	assert_string_equal(get(f, "none", &after), "-");
+}
+
+/* What a watch was told, in order: "key=value ", or "key- " for one that was deleted. */
+struct seen {
+	struct fixture *f;
+	char text[4096];
+	uint64_t revision;
+};
+
+static void seen_note(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct seen *s = arg;
+	size_t n = strlen(s->text);
+
+	assert_true((value != NULL) == (revision != 0));
+	snprintf(s->text + n, sizeof(s->text) - n, value ? "%s=%.*s " : "%s- ", key, (int)len, (const char *)value);
+	s->revision = revision;
+}
+
+static void a_watch_tells_what_there_is_and_each_change_behind_its_prefix(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s = { .f = f }, all = { .f = f };
+	uint64_t revision;
+
+	assert_int_equal(put(f, "a/1", "x", ANY), 0);
+	assert_int_equal(put(f, "a/2", "", ANY), 0);
+	assert_int_equal(put(f, "b", "x", ANY), 0);
+	assert_int_equal(lg_store_watch(f->store, "a/", seen_note, &s), 0);
+	assert_string_equal(s.text, ""); /* never from inside */
+	WAIT_FOR(f->n.loop, s.text[0]);
+	assert_string_equal(s.text, "a/1=x a/2= ");
+
+	s.text[0] = '\0';
+	assert_int_equal(put(f, "a/1", "y", ANY), 0);
+	assert_string_equal(s.text, "a/1=y "); /* before its own done */
+	get(f, "a/1", &revision);
+	assert_int_equal(s.revision, revision);
+	assert_int_equal(put(f, "b", "y", ANY), 0);
+	assert_int_equal(put(f, "a/3", "z", 77), 1);
+	assert_int_equal(put(f, "a/3", "z", 0), 0);
+	assert_int_equal(put(f, "a/1", NULL, ANY), 0);
+	assert_string_equal(s.text, "a/1=y a/3=z a/1- ");
+
+	assert_int_equal(lg_store_watch(f->store, "", seen_note, &all), 0);
+	WAIT_FOR(f->n.loop, all.text[0]);
+	assert_string_equal(all.text, "a/2= a/3=z b=y ");
+	assert_int_equal(put(f, "b", NULL, ANY), 0);
+	assert_string_equal(all.text, "a/2= a/3=z b=y b- ");
+	assert_string_equal(s.text, "a/1=y a/3=z a/1- ");
+}
+
+static void seen_use(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct lg_store_write write = { "copy", value, len, LG_STORE_REVISION_ANY, 0 };
+	static struct outcome o;
+	struct seen *s = arg;
+	uint64_t got;
+
+	if (strcmp(key, "copy") != 0) {
+		assert_memory_equal(get(s->f, key, &got), value, len);
+		assert_int_equal(got, revision);
+		assert_int_equal(lg_store_commit_shared(s->f->store, &write, 1, outcome_note, &o), 0);
+	}
+	seen_note(arg, key, value, len, revision);
+}
+
+static void a_watch_may_use_the_store(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s = { .f = f };
+
+	assert_int_equal(put(f, "a", "1", ANY), 0);
+	assert_int_equal(lg_store_watch(f->store, "", seen_use, &s), 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "a=1 copy=1 ") == 0);
+	assert_int_equal(put(f, "a", "2", ANY), 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "a=1 copy=1 a=2 copy=2 ") == 0);
+}
+
+static void who_is_here_puts_temporary_keys(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store_write write = { "here/one", "1", 1, 0, LG_STORE_TEMPORARY };
+	uint64_t revision;
+
+	assert_int_equal(lg_store_here_until_ns(f->store), 0);
+	assert_int_equal(lg_store_join(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(lg_store_here_since(f->store), 1);
+	assert_int_equal(store_commit_shared(&f->n, f->store, &write, 1), 0);
+	assert_string_equal(get(f, "here/one", &revision), "1");
+	assert_int_equal(lg_store_is_shared(f->store), strcmp(f->driver, "etcd") == 0);
 }
 
 static void an_unknown_driver_is_refused_with_those_there_are(void **state)
@@ -357,7 +475,7 @@ static void writes_of_one_turn_are_carried_out_in_order(void **state)
 	uint64_t revision;
 
 	for (size_t i = 0; i < N_ELEMS(outcomes); i++) {
-		struct lg_store_write write = { "a", value, 4, ANY };
+		struct lg_store_write write = { "a", value, 4, ANY, 0 };
 
 		snprintf(value, sizeof(value), "%04zu", i);
 		assert_int_equal(lg_store_commit(f->store, &write, 1, outcome_note, &outcomes[i]), 0);
@@ -422,6 +540,68 @@ static void a_cluster_that_is_away_for_a_while_is_no_end(void **state)
 	assert_int_equal(put(f, "a", "after", ANY), 0);
 }
 
+static void what_one_writes_the_other_is_told_whoever_leads(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store *second = open_as(f, "two");
+	struct lg_store_write write = { "a", "of two", 6, 0, 0 };
+	struct seen s = { .f = f };
+
+	assert_int_equal(lg_store_lead(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(lg_store_watch(f->store, "a", seen_note, &s), 0);
+	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 0);
+	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 1);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "a=of two ") == 0);
+	write.value = NULL;
+	write.if_revision = s.revision;
+	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "a=of two a- ") == 0);
+	lg_store_free(second);
+}
+
+static void temporary_keys_go_with_who_put_them(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store_write writes[] = { { "here/one", "1", 1, 0, LG_STORE_TEMPORARY }, { "stays", "1", 1, 0, 0 } };
+	struct lg_store *second = open_as(f, "two");
+	struct seen s = { .f = f };
+	uint64_t gone_ns;
+
+	/* Before one is here nothing would end them. */
+	assert_int_equal(store_commit_shared(&f->n, f->store, writes, 2), -EHOSTUNREACH);
+	assert_int_equal(lg_store_join(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
+	assert_true(lg_store_here_until_ns(f->store) < lg_clock_now_ns() + 2 * LG_NS_PER_S);
+	assert_int_equal(store_commit_shared(&f->n, f->store, writes, 2), 0);
+	assert_int_equal(lg_store_watch(second, "", seen_note, &s), 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 stays=1 ") == 0);
+	gone_ns = lg_clock_now_ns();
+	f->store = lg_store_free(f->store);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 stays=1 here/one- ") == 0);
+	assert_true(lg_clock_now_ns() - gone_ns < 4 * LG_NS_PER_S);
+	f->store = second;
+}
+
+static void after_an_outage_a_watch_is_told_what_has_changed_meanwhile(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store_write here = { "here/one", "1", 1, 0, LG_STORE_TEMPORARY };
+	struct seen s = { .f = f };
+
+	assert_int_equal(lg_store_join(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(store_commit_shared(&f->n, f->store, &here, 1), 0);
+	assert_int_equal(lg_store_watch(f->store, "", seen_note, &s), 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 ") == 0);
+	etcd_kill(cluster, 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) == 0);
+	etcd_start(cluster, 0);
+	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 here/one- ") == 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(lg_store_here_since(f->store), 2);
+}
+
 static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
@@ -465,6 +645,9 @@ int main(void)
 	const struct CMUnitTest of_etcd[] = {
 		ROW(of_two_that_share_a_store_one_leads_and_the_other_follows_when_he_is_gone, "etcd"),
 		ROW(a_cluster_that_is_away_for_a_while_is_no_end, "etcd"),
+		ROW(what_one_writes_the_other_is_told_whoever_leads, "etcd"),
+		ROW(temporary_keys_go_with_who_put_them, "etcd"),
+		ROW(after_an_outage_a_watch_is_told_what_has_changed_meanwhile, "etcd"),
 	};
 	int failed = 0;
 
@@ -489,6 +672,10 @@ int main(void)
 			ROW(a_long_random_history_is_as_a_model_says, name),
 			ROW(writes_of_one_turn_are_carried_out_in_order, name),
 			ROW(who_leads_is_told_and_what_he_writes_is_written, name),
+			ROW(a_check_lets_a_commit_through_and_writes_nothing, name),
+			ROW(a_watch_tells_what_there_is_and_each_change_behind_its_prefix, name),
+			ROW(a_watch_may_use_the_store, name),
+			ROW(who_is_here_puts_temporary_keys, name),
 			ROW(an_unknown_driver_is_refused_with_those_there_are, name),
 		};
 

@@ -65,7 +65,7 @@ static struct lg_store *open_ok(const char *path)
 
 static int put(struct lg_store *store, const char *key, const void *value, size_t len)
 {
-	struct lg_store_write write = { key, value, len, ANY };
+	struct lg_store_write write = { .key = key, .value = value, .len = len, .if_revision = ANY };
 
 	return store_commit(loop(), store, &write, 1);
 }
@@ -119,7 +119,7 @@ static void commit_for_ever(const char *path, int out)
 
 	for (unsigned int i = 0;; i++) {
 		char a[16], b[16];
-		struct lg_store_write writes[] = { { a, &i, sizeof(i), 0 }, { b, &i, sizeof(i), 0 } };
+		struct lg_store_write writes[] = { { a, &i, sizeof(i), 0, 0 }, { b, &i, sizeof(i), 0, 0 } };
 
 		snprintf(a, sizeof(a), "a%08u", i);
 		snprintf(b, sizeof(b), "b%08u", i);
