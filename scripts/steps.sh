@@ -12,20 +12,19 @@ total_passed=0 total_failed=0 total_skipped=0
 declare -A step_pids=() step_starts=() step_limits=() step_kinds=()
 beside=() # running, in the order they began
 
-# Print "passed failed skipped" as a log's closing line says, in the form of our runners or of pytest; nothing without one.
+# Print "passed failed skipped" as a log's closing line says, in the form of our runners or of pytest, whose runs add up; nothing without one.
 counts_of() {
 	awk '
 	/^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/ { found = 1; p = $1; f = $3; s = $5 + 0 }
 	/^(=+ )?([0-9]+ [a-z]+, )*[0-9]+ [a-z]+ in [0-9.]+s/ {
 		found = 1
-		p = f = s = 0
 		for (i = 1; i < NF; i++) {
 			if ($(i + 1) ~ /^passed/) p += $i
 			if ($(i + 1) ~ /^(failed|errors?|xpassed)/) f += $i
 			if ($(i + 1) ~ /^(skipped|xfailed)/) s += $i
 		}
 	}
-	END { if (found) print p, f, s }' "$1"
+	END { if (found) print p + 0, f + 0, s + 0 }' "$1"
 }
 
 # Ends the steps that are running: timeout hands the signal on to the step's process group.

@@ -21,6 +21,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: minutes of traffic; runs only with --long, or -m long")
+    config.addinivalue_line("markers", "alone: measures speed or time, so scripts/e2e runs nothing beside it")
     if not config.option.markexpr and not config.getoption("--long"):
         config.option.markexpr = "not long"
 

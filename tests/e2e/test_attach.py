@@ -179,6 +179,7 @@ def test_what_the_configuration_no_longer_names_is_detached_at_the_next_start(ho
     assert links(host) == ["in0-tc_ingress"] and attached(host) == {("in0", "tc_ingress"): "tcx"}
 
 
+@pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.parametrize("entry, said", [({"xdp": "native"}, ("xdp", "native")), ({"tc": "on"}, ("tc_ingress", "tcx"))], ids=["xdp", "tc"])
 def test_an_interface_made_again_a_hundred_times_is_attached_again_within_a_second(host, entry, said):
@@ -201,6 +202,7 @@ def test_an_interface_made_again_a_hundred_times_is_attached_again_within_a_seco
     assert links(host) == [f"lga0-{said[0]}"]
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_five_hundred_interfaces_that_live_for_a_moment_leave_nothing_behind(host):
     configured(host, [{"name": "lga*", "xdp": "native", "tc_egress": "on"}])

@@ -108,6 +108,7 @@ def police(host, hook, rate_bytes, burst_bytes, seconds):
     return [n for n, _s in got]
 
 
+@pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.parametrize("rate_mbit", [10, 100])
 @pytest.mark.parametrize("hook", ["xdp", "tc"])
@@ -119,6 +120,7 @@ def test_tcp_gets_nine_tenths_of_a_limit_and_more_with_the_burst_that_is_advised
     assert (sum(got) - burst) / (10 * rate) <= 1.01, got
 
 
+@pytest.mark.alone
 def test_tcp_gets_what_a_limit_gives_in_the_first_second(host):
     got = police(host, "xdp", 1_250_000, 250_000, 1)
     assert sum(got) >= 0.6 * 1_250_000, got

@@ -83,6 +83,7 @@ def granted(f, i):
     return sum(k["granted_tok"] for k in f.servers[i].json("leases")["region"])
 
 
+@pytest.mark.alone
 def test_a_leader_is_killed_and_the_next_one_lends_what_is_left():
     with fleet(1) as f, f.host.receiver() as got:
         f.lead_first()
