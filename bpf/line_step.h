@@ -11,7 +11,7 @@
 
 enum { LG_GENERATION_LINE = 1 }; /* lg_match.generation of a take from a slot; host rules have no generations */
 
-/* Virtual time by a clock that is read now: what a CPU remembers of the coarse one may be a tick behind another's. */
+/* Virtual time by the exact clock, read now. */
 static __always_inline __u64 lg_line_now(const struct lg_rule *rule)
 {
 	return lg_rate_now(&rule->rate, lg_clock(false));
@@ -39,7 +39,7 @@ static __always_inline void lg_line_give_back(const struct lg_rule *rule, const 
 	__u32 i = lg_line_find(line, spot->tag, &word);
 
 	if (i < LG_LINE_SLOTS)
-		lg_line_undo(&line->slot[i], word, lg_line_now(rule), rule, ask);
+		lg_line_undo(&line->slot[i], word, lg_rate_now(&rule->rate, ask->now_ns), rule, ask);
 }
 
 /* Where the key at hand belongs: as `at` says, if it is not 0. */
@@ -64,14 +64,14 @@ __noinline int lg_line_step(struct lg_visit *visit, const struct lg_rule *rule, 
 	struct lg_line_spot spot;
 	struct lg_shared *words;
 	struct lg_line *line;
-	struct lg_ask ask = {};
 	__u32 zero = 0, slot;
+	struct lg_ask ask;
 	int r;
 
 	ctl = bpf_map_lookup_elem(&control, &zero);
 	if (!visit || !rule || !ctl)
 		return LG_DROP_TABLE_FULL;
-	ask.cost_tok = lg_cost(rule, &visit->pkt); /* the clock is read beside each look at the line */
+	ask = lg_ask_make(visit, rule);
 	spot = lg_line_spot_at(visit, rule, ctl, at);
 	line = bpf_map_lookup_elem(&lines, &spot.index);
 	if (!line)
@@ -83,7 +83,7 @@ __noinline int lg_line_step(struct lg_visit *visit, const struct lg_rule *rule, 
 	r = lg_line_refusal(rule, visit->pkt.packets, &ask);
 	if (r != LG_PASS_ADMITTED)
 		return r;
-	r = lg_line_take(line, spot.tag, rule, &ask, step == LG_STEP_TAKE, lg_line_now, &slot);
+	r = lg_line_take(line, spot.tag, lg_rate_now(&rule->rate, ask.now_ns), rule, &ask, step == LG_STEP_TAKE, lg_line_now, &slot);
 	if (r != LG_LINE_FULL)
 		return slot < LG_LINE_SLOTS ? r | LG_STEP_NOTE : r;
 	words = at ? NULL : bpf_map_lookup_elem(&shared, &zero);

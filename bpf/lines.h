@@ -5,9 +5,10 @@
  * A slot that is not live is a full bucket, so taking it for another key forgets nothing; a live one is never taken. There is
  * nothing to sweep. What that rests on:
  *
- * The clock is read after the words. A position that was written with a later clock than ours lies further ahead of our v than
- * a bucket can owe, and would look like one of long ago: its key would get a fresh burst. A word that lies ahead by more than
- * that (and less than half the ring) is believed only with a clock that was read after it; else the taker looks again.
+ * A key is charged by its rule's clock from its first packet on, late as that may be: of a burst that begins by one clock and goes on by
+ * another, which is behind, what the rate mints in between would be missing. But a position that was written with a later clock than ours
+ * may lie further ahead of our v than a bucket can owe, and would look like one of long ago: its key would get a fresh burst. A word that
+ * lies ahead by more than that (and less than half the ring) is believed only with an exact clock that was read after it.
  *
  * A key has one settled slot. Two CPUs may claim different slots for a new key, as slots die in between. So a claim is written
  * as pending, which nobody charges; then the line is read again; a claimer that sees another slot of its key, pending or
@@ -114,6 +115,14 @@ static __always_inline __u64 lg_line_debt(__u64 word, __u64 v, __u64 live_vt)
 	__u64 ahead = (word - v) & LG_LINE_POSITION;
 
 	return ahead <= live_vt ? ahead : 0;
+}
+
+/* Whether a slot that does not seem live may only seem so because v's clock is older than the word. */
+static __always_inline _Bool lg_line_is_unsure(__u64 word, __u64 v, __u64 live_vt)
+{
+	__u64 ahead = (word - v) & LG_LINE_POSITION;
+
+	return ahead > live_vt && ahead < LG_LINE_HALF;
 }
 
 /* The settled slot of a tag, or LG_LINE_SLOTS. */
@@ -269,7 +278,7 @@ static __always_inline int lg_line_settle(struct lg_line *line, const struct lg_
  * @line:  of the key
  * @found: there, by lg_line_look()
  * @claim: empty at the first turn. After LG_PASS_ADMITTED with a word in it the key has a new slot
- * @v:     virtual time of the rule, from a clock that was read after @found, if nothing is claimed
+ * @v:     virtual time of the rule, from a clock that was read after @found, if lg_line_is_unsure() of an older one
  *
  * Return: LG_PASS_ADMITTED, LG_DROP_LIMIT, LG_LINE_AGAIN, or LG_LINE_NEW: the key has no slot.
  */
@@ -283,14 +292,6 @@ static __always_inline int lg_line_turn(struct lg_line *line, const struct lg_li
 	if (found->own)
 		return lg_line_charge(&line->slot[i], found->word, v, 1, rule, ask, take);
 	return found->pending ? LG_LINE_AGAIN : LG_LINE_NEW;
-}
-
-/* Whether a slot that seems free may only seem so because v's clock is older than the word. */
-static __always_inline _Bool lg_line_is_unsure(__u64 word, __u64 v, __u64 live_vt)
-{
-	__u64 ahead = (word - v) & LG_LINE_POSITION;
-
-	return ahead > live_vt && ahead < LG_LINE_HALF;
 }
 
 /**
@@ -314,47 +315,48 @@ static __always_inline int lg_line_claim(struct lg_line *line, __u64 free, __u64
 	return LG_LINE_AGAIN;
 }
 
-/* Claims a slot for a key that has none, or only sees whether one is free. v may be older than what it looks at. */
-static __always_inline int lg_line_enter(struct lg_line *line, __u64 tag, __u64 v, const struct lg_rule *rule, const struct lg_ask *ask,
+/* Claims a slot for a key that has none, or only sees whether one is free. *v may be older than what it looks at, and is renewed then. */
+static __always_inline int lg_line_enter(struct lg_line *line, __u64 tag, __u64 *v, const struct lg_rule *rule, const struct lg_ask *ask,
 					 _Bool take, __u64 (*v_now)(const struct lg_rule *), struct lg_line_claim *claim)
 {
-	__u64 word, free = lg_line_free(line, v, rule->live_vt, &word);
+	__u64 word, free = lg_line_free(line, *v, rule->live_vt, &word);
 
 	if (!free)
 		return LG_LINE_FULL;
 	if (!take)
 		return LG_PASS_ADMITTED;
-	if (lg_line_is_unsure(word, v, rule->live_vt))
-		v = v_now(rule);
-	return lg_line_claim(line, free, word, tag, v, rule, ask, claim);
+	if (lg_line_is_unsure(word, *v, rule->live_vt))
+		*v = v_now(rule);
+	return lg_line_claim(line, free, word, tag, *v, rule, ask, claim);
 }
 
 /**
  * lg_line_take() - take tokens from a key's bucket, or only see whether they are there
  * @line:     of the key, and @tag: there (lg_line_spot)
  * @ask:      not refused by lg_line_refusal()
+ * @v:        virtual time of the rule, by its own clock, which may be late
  * @take:     0 tests only, and writes nothing
- * @v_now:    reads the rule's clock and gives the virtual time
+ * @v_now:    gives the virtual time by an exact clock, read now
  * @ret_slot: the slot, if the key had it before and it is not marked as noted; else LG_LINE_SLOTS
  *
  * Return: LG_PASS_ADMITTED, LG_DROP_LIMIT, LG_DROP_CONTENDED or LG_LINE_FULL.
  */
-static __always_inline int lg_line_take(struct lg_line *line, __u64 tag, const struct lg_rule *rule, const struct lg_ask *ask, _Bool take,
-					__u64 (*v_now)(const struct lg_rule *), __u32 *ret_slot)
+static __always_inline int lg_line_take(struct lg_line *line, __u64 tag, __u64 v, const struct lg_rule *rule, const struct lg_ask *ask,
+					_Bool take, __u64 (*v_now)(const struct lg_rule *), __u32 *ret_slot)
 {
 	struct lg_line_claim claim = {};
 	struct lg_line_found found = {};
 	int r = LG_LINE_AGAIN, i;
-	__u64 v;
 
 	for (i = 0; i < LG_LINE_TURNS && r == LG_LINE_AGAIN; i++) {
 		/* For the verifier: all turns begin alike. */
 		claim.slot = lg_forget(claim.slot);
 		found = lg_line_look(line, tag);
-		v = claim.word ? 0 : v_now(rule); /* what is claimed has been charged */
+		if (found.own && lg_line_is_unsure(found.word, v, rule->live_vt))
+			v = v_now(rule);
 		r = lg_line_turn(line, &found, &claim, v, rule, ask, take);
 		if (r == LG_LINE_NEW)
-			r = lg_line_enter(line, tag, v, rule, ask, take, v_now, &claim);
+			r = lg_line_enter(line, tag, &v, rule, ask, take, v_now, &claim);
 	}
 	if (r == LG_LINE_AGAIN) {
 		r = LG_DROP_CONTENDED;

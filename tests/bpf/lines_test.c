@@ -484,6 +484,166 @@ static void an_undone_take_leaves_no_trace_in_a_slot(void **state)
 		assert_int_equal(line.slot[i], 0);
 }
 
+/* ---- bursts by the kernel's clock ---- */
+
+#define N_BURSTS 200u
+
+/* Slow enough for the coarse clock; the last one is not. */
+static const struct pace {
+	uint64_t burst_tok;
+	uint64_t rate_tok;
+	uint64_t per_ns;
+} paces[] = { { 100, 100, 4 * S }, { 100, 1000, S }, { 32, 2000, S }, { 5, 10, S }, { 64, 1, S }, { 1, 60, S }, { 50, 100000, S } };
+
+#define N_COARSE (N_ELEMS(paces) - 1)
+
+static const struct pace *pace_now;
+
+/* Bursts that each came within one tick, by what was let through of them. `over`: more than the rate mints in a tick besides. */
+static struct {
+	uint32_t n_whole;
+	uint32_t n_off;
+	uint32_t n_over;
+} bursts;
+
+static uint64_t tick_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * S + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t tick_ns(void)
+{
+	struct timespec t;
+
+	clock_getres(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * S + (uint64_t)t.tv_nsec;
+}
+
+static void pace_begin(const struct pace *pace)
+{
+	struct lg_rule *rule;
+
+	progs_reset(untimed);
+	rule = progs_rule(untimed, pace->burst_tok);
+	rule->rate_tok = pace->rate_tok;
+	rule->per_ns = pace->per_ns;
+	progs_in_lines(untimed, rule, 512, now_ns());
+	assert_int_equal(rule->rate.coarse, pace < paces + N_COARSE);
+	progs_publish(untimed);
+	memset(&bursts, 0, sizeof(bursts));
+	pace_now = pace;
+}
+
+static uint64_t n_admitted(void)
+{
+	return progs_verdicts(untimed, LG_HOOK_TC_INGRESS, LG_PASS_ADMITTED).packets +
+	       progs_verdicts(untimed, LG_HOOK_TC_EGRESS, LG_PASS_ADMITTED).packets;
+}
+
+static int send_burst(enum lg_hook hook, uint32_t address)
+{
+	struct lg_pkt_buf pkt = from(address);
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = pkt.data, .data_size_in = pkt.len, .repeat = (int)pace_now->burst_tok + 3);
+
+	return bpf_prog_test_run_opts(progs_fd(untimed, hook), &opts);
+}
+
+/* Of a burst that began in the tick `began_ns`, before which `before` packets had been let through. */
+static void burst_judge(uint64_t began_ns, uint64_t before)
+{
+	uint64_t n = n_admitted() - before, took_ns = tick_now_ns() - began_ns;
+
+	bursts.n_over += n > pace_now->burst_tok + (took_ns + tick_ns()) * pace_now->rate_tok / pace_now->per_ns + 1;
+	bursts.n_whole += !took_ns && n == pace_now->burst_tok;
+	bursts.n_off += !took_ns && n != pace_now->burst_tok;
+}
+
+static void bursts_end(const char *what)
+{
+	print_message("%s, %llu packets: %u whole, %u not, %u over\n", what, (unsigned long long)pace_now->burst_tok, bursts.n_whole,
+		      bursts.n_off, bursts.n_over);
+	assert_int_equal(bursts.n_over, 0);
+	assert_true(bursts.n_whole >= N_BURSTS / 50); /* a tick came between the rest */
+}
+
+static void a_new_key_has_its_whole_burst_within_a_tick(void **state)
+{
+	uint64_t before, began_ns;
+
+	(void)state;
+	for (size_t i = 0; i < N_COARSE; i++) {
+		pace_begin(&paces[i]);
+		for (uint32_t key = 0; key < N_BURSTS; key++) {
+			before = n_admitted();
+			began_ns = tick_now_ns();
+			assert_int_equal(send_burst(LG_HOOK_TC_INGRESS, 0x0c000000 + key), 0);
+			burst_judge(began_ns, before);
+		}
+		bursts_end("one CPU");
+		assert_int_equal(bursts.n_off, 0);
+	}
+}
+
+/* Both CPUs send more than the whole burst of each key at the same time. */
+static void *run_bursts(void *arg)
+{
+	struct runner *r = arg;
+	bool is_judge = r->hook == LG_HOOK_TC_EGRESS;
+	uint64_t before, began_ns;
+
+	pin(r->cpu);
+	pthread_barrier_wait(&barrier);
+	for (uint32_t i = 0; i < r->n_keys; i++) {
+		before = is_judge ? n_admitted() : 0;
+		began_ns = tick_now_ns();
+		meet(r, 3 * i + 1);
+		r->n_never |= send_burst(r->hook, 0x0d000000 + i) != 0;
+		meet(r, 3 * i + 2);
+		if (is_judge)
+			burst_judge(began_ns, before);
+		meet(r, 3 * i + 3);
+	}
+	return NULL;
+}
+
+/* A CPU that looks at the clock in the very moment in which it moves lags for that tick. Where CPUs are emulated the moment is long. */
+static void a_new_key_has_its_whole_burst_on_two_cpus(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_COARSE; i++) {
+		struct runner r[2] = { { .n_keys = N_BURSTS }, { .n_keys = N_BURSTS } };
+
+		pace_begin(&paces[i]);
+		both_run(r, run_bursts);
+		assert_int_equal(r[0].n_never + r[1].n_never, 0);
+		bursts_end("two CPUs");
+		assert_true(bursts.n_off <= bursts.n_whole / 3);
+	}
+}
+
+/* However the clocks of two CPUs run: burst + rate x time, and what the rate mints in a tick. */
+static void over_time_no_more_is_let_through_than_the_rate_mints(void **state)
+{
+	struct lg_pkt_buf a = from(0x0a000001);
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(paces); i++) {
+		struct runner r[2] = { { .n_repeats = 100000, .pkt = &a }, { .n_repeats = 100000, .pkt = &a } };
+		uint64_t began_ns, most;
+
+		pace_begin(&paces[i]);
+		began_ns = now_ns();
+		both_run(r, run_repeats);
+		assert_int_equal(r[0].n_never + r[1].n_never, 0);
+		most = pace_now->burst_tok + (now_ns() - began_ns + tick_ns()) * pace_now->rate_tok / pace_now->per_ns + 1;
+		print_message("%llu of at most %llu\n", (unsigned long long)n_admitted(), (unsigned long long)most);
+		assert_in_range(n_admitted(), pace_now->burst_tok, most);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -498,6 +658,9 @@ int main(void)
 		cmocka_unit_test(of_a_new_key_two_cpus_get_one_token),
 		cmocka_unit_test(a_hot_key_admits_exactly_its_burst_on_two_cpus),
 		cmocka_unit_test(an_undone_take_leaves_no_trace_in_a_slot),
+		cmocka_unit_test(a_new_key_has_its_whole_burst_within_a_tick),
+		cmocka_unit_test(a_new_key_has_its_whole_burst_on_two_cpus),
+		cmocka_unit_test(over_time_no_more_is_let_through_than_the_rate_mints),
 	};
 
 	return cmocka_run_group_tests(tests, load, unload);

@@ -79,7 +79,7 @@ static int ask_sized(struct world *w, uint64_t tag, uint64_t cost_tok, uint32_t 
 	enum lg_reason reason = lg_line_refusal(&w->rule, packets, &a);
 	uint32_t slot;
 
-	return reason == LG_PASS_ADMITTED ? lg_line_take(&w->line, tag, &w->rule, &a, take, v_now, &slot) : (int)reason;
+	return reason == LG_PASS_ADMITTED ? lg_line_take(&w->line, tag, v_now(&w->rule), &w->rule, &a, take, v_now, &slot) : (int)reason;
 }
 
 static int ask(struct world *w, uint64_t tag, uint64_t cost_tok)
@@ -222,9 +222,9 @@ static void a_slot_is_marked_once_and_stays_so_while_its_key_has_it(void **state
 	uint32_t slot;
 
 	(void)state;
-	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(lg_line_take(&w.line, TAG(1), v_now(&w.rule), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
 	assert_int_equal(slot, LG_LINE_SLOTS);
-	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, false, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(lg_line_take(&w.line, TAG(1), v_now(&w.rule), &w.rule, &a, false, v_now, &slot), LG_PASS_ADMITTED);
 	assert_int_equal(slot, 0);
 	unmarked = w.line.slot[0];
 	assert_false(lg_line_mark(&w.line.slot[0], TAG(2)));
@@ -237,7 +237,7 @@ static void a_slot_is_marked_once_and_stays_so_while_its_key_has_it(void **state
 	assert_int_equal(lg_line_charge(&w.line.slot[0], unmarked, v_now(&w.rule), 1, &w.rule, &a, LG_TAKE_TRIES), LG_PASS_ADMITTED);
 	lg_line_undo(&w.line.slot[0], unmarked, v_now(&w.rule), &w.rule, &a);
 	assert_int_equal(w.line.slot[0], word);
-	assert_int_equal(lg_line_take(&w.line, TAG(1), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
+	assert_int_equal(lg_line_take(&w.line, TAG(1), v_now(&w.rule), &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
 	assert_int_equal(slot, LG_LINE_SLOTS);
 	assert_int_equal(admitted(&w, TAG(1), 10), 3);
 	assert_true(w.line.slot[0] & LG_LINE_NOTED);
@@ -456,6 +456,30 @@ static void a_late_clock_takes_nothing_from_a_key_and_gives_it_nothing(void **st
 		assert_int_equal(ask(&w, TAG(k), 1), LG_DROP_LIMIT);
 }
 
+/* The rule's clock stands still while the exact one goes on, as the coarse one does within a tick. */
+static void a_burst_is_whole_by_a_clock_that_stands_still(void **state)
+{
+	struct world w = world_make(1000, S, 100, 1);
+	__u64 v = lg_rate_now(&w.rule.rate, BOOT);
+	struct lg_ask a = { .cost_tok = 1 };
+	uint32_t slot;
+
+	(void)state;
+	for (uint64_t k = 1; k <= LG_LINE_SLOTS; k++) {
+		for (uint32_t i = 0; i < 100; i++) {
+			now_ns += 4 * US;
+			assert_int_equal(lg_line_take(&w.line, TAG(k), v, &w.rule, &a, true, v_now, &slot), LG_PASS_ADMITTED);
+		}
+		assert_int_equal(lg_line_take(&w.line, TAG(k), v, &w.rule, &a, true, v_now, &slot), LG_DROP_LIMIT);
+	}
+	/* Drained by a later clock: neither a fresh burst by that of before nor a slot for another key. */
+	for (uint64_t k = 1; k <= LG_LINE_SLOTS; k++)
+		assert_in_range(admitted(&w, TAG(k), 100), 3, 4);
+	for (uint64_t k = 1; k <= LG_LINE_SLOTS; k++)
+		assert_int_equal(lg_line_take(&w.line, TAG(k), v, &w.rule, &a, true, v_now, &slot), LG_DROP_LIMIT);
+	assert_int_equal(lg_line_take(&w.line, TAG(9), v, &w.rule, &a, true, v_now, &slot), LG_LINE_FULL);
+}
+
 /* ---- two claims for one new key, in every order of their steps ---- */
 
 struct claimer {
@@ -582,13 +606,14 @@ static void *racer(void *arg)
 {
 	struct lg_ask a = { .cost_tok = 1 };
 	uint32_t slot;
+	int r;
 
 	for (unsigned int i = 1; i <= n_rounds; i++) {
 		while (atomic_load(&round_no) < i)
 			;
 		/* Each round has a key of its own; the slots of the rounds before are dying meanwhile. */
-		if (lg_line_take(&shared_line, TAG(1 + i % 100000), &shared_rule, &a, 1, real_v, &slot) == LG_PASS_ADMITTED)
-			atomic_fetch_add(&n_round_admitted, 1);
+		r = lg_line_take(&shared_line, TAG(1 + i % 100000), real_v(&shared_rule), &shared_rule, &a, 1, real_v, &slot);
+		atomic_fetch_add(&n_round_admitted, r == LG_PASS_ADMITTED);
 		if (atomic_fetch_add(&n_done, 1) == 1)
 			round_close();
 	}
@@ -689,6 +714,7 @@ int main(void)
 		cmocka_unit_test(no_slot_admits_more_than_the_true_bucket),
 		cmocka_unit_test(a_key_that_went_round_the_ring_is_refused_with_the_stated_chance),
 		cmocka_unit_test(a_late_clock_takes_nothing_from_a_key_and_gives_it_nothing),
+		cmocka_unit_test(a_burst_is_whole_by_a_clock_that_stands_still),
 		cmocka_unit_test(two_claims_for_one_new_key_leave_one_slot_and_one_burst),
 		cmocka_unit_test(nobody_charges_a_claim_that_is_not_settled),
 		cmocka_unit_test(of_a_new_key_two_threads_get_one_token),
