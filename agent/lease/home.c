@@ -18,8 +18,10 @@
  *
  * A fixed window is simpler: a lease never runs beyond the window it was granted in. So when one begins all that was lent is void, Q and
  * O are 0, and each holder's account starts a new generation: what was spent late of the old one counted in the old window. A successor
- * knows nothing until the next window begins, or until all holders have told what they hold and spent in this one; unless its
- * predecessor wrote down how much of the window it would lend before it lent it.
+ * knows nothing until the next window begins, or until all holders have told what they hold and spent in this one.
+ *
+ * Where the lessor reserves, the predecessor wrote down how much it would lend before it lent it, and a successor knows as much from the
+ * beginning: see escrow.c and home_escrow.c.
  *
  * All this is about tokens. Where the terms have the home lend the limit itself in parts, limits.c does the work of a key, and this file
  * only hands on. A key is of one kind as long as it is here, that of its first lease; a successor goes on with the kind it finds.
@@ -31,57 +33,8 @@
 
 #include "base/pool.h"
 #include "lease/age.h"
-#include "lease/arith.h"
-#include "lease/budget.h"
-#include "lease/ledger.h"
+#include "lease/home_inner.h"
 #include "lease/limits.h"
-
-#define STRETCH_MAX_NS 10000000000ull
-#define USED_SLOTS 512	/* grain of a holder's part of the window: only fairness hangs on it */
-
-/* A window's part of an account, at the same place in its array. */
-struct home_part {
-	struct lg_slots used;		/* what the holder spent of the window */
-	uint64_t lowest_mtps[2];	/* its demand, in this stretch of time and the one before */
-	uint64_t stretch_ns;		/* when this one began */
-};
-
-/* What most keys do without. */
-struct home_more {
-	bool recovering;
-	bool changing;			/* it is not of an earlier life: windows of another length begin */
-	uint64_t settle_ns;		/* it ends at the latest */
-	uint64_t unknown_tok;		/* token bucket, recovering */
-	/* windows */
-	struct home_part *parts;
-	uint32_t cap;
-	uint64_t level_tok;		/* of the last division: nobody holds and has spent more; UINT64_MAX none */
-	struct lg_limits *limits;	/* the key lends parts of the limit; nothing else here is used then */
-};
-
-struct lg_home {
-	struct lg_budget budget;
-	struct lg_ledger ledger;
-	struct lg_lessor *lessor;
-	struct home_more *more;		/* windows have it, and whoever is recovering */
-};
-_Static_assert(sizeof(struct lg_home) + sizeof(struct lg_holder) <= 160, "a key with one holder has 160 bytes");
-
-static bool is_window(const struct lg_home *h)
-{
-	return h->lessor->terms->algorithm != LG_TOKEN_BUCKET;
-}
-
-static bool is_fixed(const struct lg_home *h)
-{
-	return h->lessor->terms->algorithm == LG_FIXED_WINDOW;
-}
-
-/* Of a fixed window. */
-static uint64_t window_end_ns(const struct lg_home *h)
-{
-	return h->budget.at_ns;
-}
 
 /* What the callbacks of the ledger work with. */
 struct home_call {
@@ -106,31 +59,31 @@ static struct lg_limits *limits_of(const struct lg_home *h)
 	return h->more ? h->more->limits : NULL;
 }
 
-static bool is_recovering(const struct lg_home *h)
-{
-	return h->more && h->more->recovering;
-}
-
-static uint64_t consumed_tok(struct lg_home *h, uint64_t now_ns)
+uint64_t lg_home_consumed_tok(struct lg_home *h, uint64_t now_ns)
 {
 	return lg_budget_consumed_tok(&h->budget, h->lessor->terms, now_ns);
 }
 
-static uint64_t unknown_tok(struct lg_home *h, uint64_t now_ns)
+uint64_t lg_home_unknown_tok(struct lg_home *h, uint64_t now_ns)
 {
 	if (!is_recovering(h))
 		return 0;
 	if (!is_window(h))
 		return h->more->unknown_tok;
-	return lg_sub_floor(h->lessor->terms->budget_tok, consumed_tok(h, now_ns) + h->ledger.outstanding_tok);
+	return lg_sub_floor(lg_home_past_tok(h, now_ns), lg_home_consumed_tok(h, now_ns) + h->ledger.outstanding_tok);
+}
+
+uint64_t lg_home_free_tok(struct lg_home *h, uint64_t now_ns)
+{
+	const struct lg_terms *t = h->lessor->terms;
+	uint64_t bound_tok = lg_home_consumed_tok(h, now_ns) + h->ledger.outstanding_tok + lg_home_unknown_tok(h, now_ns);
+
+	return lg_min_u64(lg_sub_floor(t->budget_tok, bound_tok), lg_sub_floor(t->max_outstanding_tok, h->ledger.outstanding_tok));
 }
 
 static uint64_t pool_tok(struct lg_home *h, uint64_t now_ns)
 {
-	const struct lg_terms *t = h->lessor->terms;
-	uint64_t bound_tok = consumed_tok(h, now_ns) + h->ledger.outstanding_tok + unknown_tok(h, now_ns);
-
-	return lg_min_u64(lg_sub_floor(t->budget_tok, bound_tok), lg_sub_floor(t->max_outstanding_tok, h->ledger.outstanding_tok));
+	return lg_home_reserved_tok(h, lg_home_free_tok(h, now_ns));
 }
 
 /* Recovering is over as of at_ns: what nobody owned up to was spent. */
@@ -140,6 +93,8 @@ static void settle_at(struct lg_home *h, uint64_t at_ns)
 	if (is_window(h))
 		return;
 	lg_budget_book(&h->budget, h->lessor->terms, h->more->unknown_tok, at_ns, at_ns);
+	if (h->more->escrow)
+		return;
 	lg_pool_put(h->more, sizeof(*h->more));
 	h->more = NULL;
 }
@@ -157,61 +112,90 @@ static void settle(struct lg_home *h, uint64_t now_ns)
 
 	if (!is_recovering(h))
 		return;
-	if (!h->more->changing && lg_ledger_knows_all(&h->ledger, lessor->succession)) {
+	if (!h->more->changing && (!lessor->succession || lg_ledger_knows_all(&h->ledger, lessor->succession))) {
 		settle_at(h, lg_min_u64(now_ns, h->more->settle_ns));
-		recall(h, lessor->terms->limit_tok, lg_succession_forgot_ns(lessor->succession), now_ns);
+		if (lessor->succession)
+			recall(h, lessor->terms->limit_tok, lg_succession_forgot_ns(lessor->succession), now_ns);
 	} else if (now_ns >= h->more->settle_ns) {
 		settle_at(h, h->more->settle_ns);
 	}
 	lg_budget_advance(&h->budget, lessor->terms, now_ns);
 }
 
-/* The state an earlier life left behind, as of the moment this one began. */
+/* Until when an earlier life can matter: its last lease is over, and what it spent has left the window. */
+static uint64_t settle_ns(const struct lg_home *h, uint64_t since_ns)
+{
+	const struct lg_terms *t = h->lessor->terms;
+
+	if (is_fixed(h))
+		return window_end_ns(h);
+	return since_ns + t->ttl_ns + t->grace_ns + (is_window(h) ? t->per_ns : 0);
+}
+
+/* The state an earlier life left behind without a mark, as of the moment this one began. */
 static void inherit(struct lg_home *h)
 {
 	const struct lg_succession *old = h->lessor->succession;
 	const struct lg_terms *t = h->lessor->terms;
 	struct home_more *more = h->more;
 
-	more->recovering = true;
-	more->settle_ns = lg_succession_since_ns(old) + t->ttl_ns + t->grace_ns;
-	if (is_fixed(h)) {
-		more->settle_ns = window_end_ns(h);
+	if (is_window(h))
 		return;
-	}
-	if (is_window(h)) {
-		more->settle_ns += t->per_ns;
-		return;
-	}
 	more->unknown_tok = lg_succession_is_unsettled(old) ? t->budget_tok : lg_min_u64(t->max_outstanding_tok, t->budget_tok);
 	lg_budget_book(&h->budget, t, t->budget_tok - more->unknown_tok, h->budget.at_ns, h->budget.at_ns);
 }
 
-static int begin(struct lg_home *h, enum lg_lease_kind kind, uint64_t now_ns)
+static int more_begin(struct lg_home *h, bool needed)
+{
+	if (!needed || h->more)
+		return 0;
+	h->more = lg_pool_get(sizeof(*h->more));
+	if (!h->more)
+		return -ENOMEM;
+	h->more->level_tok = UINT64_MAX;
+	return 0;
+}
+
+static int blocks_begin(struct lg_home *h, const struct lg_home_past *past, uint64_t now_ns)
 {
 	const struct lg_lessor *lessor = h->lessor;
+	uint64_t since_ns = past->since_ns ? past->since_ns : now_ns;
 	int r;
 
-	if ((lessor->succession || is_window(h) || kind == LG_LEASE_LIMIT) && !h->more) {
-		h->more = lg_pool_get(sizeof(*h->more));
-		if (!h->more)
-			return -ENOMEM;
-		h->more->level_tok = UINT64_MAX;
-	}
-	if (kind == LG_LEASE_LIMIT)
-		return lg_limits_new(h->lessor, now_ns, &h->more->limits);
-	r = lg_budget_init(&h->budget, lessor->terms, lessor->origin_ns,
-			   lessor->succession ? lg_succession_since_ns(lessor->succession) : now_ns);
+	r = lg_budget_init(&h->budget, lessor->terms, lessor->origin_ns, since_ns);
+	if (r == 0 && lessor->reserves)
+		r = lg_home_escrow_begin(h);
 	if (r < 0)
 		return r;
-	if (lessor->succession)
-		inherit(h);
+	if (past->since_ns) {
+		h->more->recovering = true;
+		h->more->settle_ns = settle_ns(h, since_ns);
+		if (past->mark)
+			lg_home_escrow_inherit(h, past->mark, since_ns);
+		else
+			inherit(h);
+	}
 	lg_budget_turn(&h->budget, lessor->terms, now_ns);
 	settle(h, now_ns);
 	return 0;
 }
 
-int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home)
+static int begin(struct lg_home *h, enum lg_lease_kind kind, const struct lg_home_past *past, uint64_t now_ns)
+{
+	int r;
+
+	r = more_begin(h, past->since_ns || is_window(h) || kind == LG_LEASE_LIMIT || h->lessor->reserves);
+	if (r < 0)
+		return r;
+	return kind == LG_LEASE_LIMIT ? lg_limits_new(h->lessor, now_ns, &h->more->limits) : blocks_begin(h, past, now_ns);
+}
+
+static struct lg_home_past past_of(const struct lg_lessor *lessor)
+{
+	return (struct lg_home_past){ .since_ns = lessor->succession ? lg_succession_since_ns(lessor->succession) : 0 };
+}
+
+int lg_home_new_after(struct lg_lessor *lessor, const struct lg_home_past *past, uint64_t now_ns, struct lg_home **ret_home)
 {
 	_cleanup_(lg_home_free) struct lg_home *h = lg_pool_get(sizeof(*h));
 	int r;
@@ -220,11 +204,18 @@ int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_
 		return -ENOMEM;
 	h->lessor = lessor;
 	lg_ledger_init(&h->ledger);
-	r = begin(h, lessor->terms->kind, now_ns);
+	r = begin(h, lessor->reserves ? LG_LEASE_BLOCK : lessor->terms->kind, past, now_ns);
 	if (r < 0)
 		return r;
 	*ret_home = TAKE(h);
 	return 0;
+}
+
+int lg_home_new(struct lg_lessor *lessor, uint64_t now_ns, struct lg_home **ret_home)
+{
+	struct lg_home_past past = past_of(lessor);
+
+	return lg_home_new_after(lessor, &past, now_ns, ret_home);
 }
 
 static bool holds_anything(const struct lg_ask *ask)
@@ -242,13 +233,14 @@ static bool suits(struct lg_home *h, const struct lg_ask *ask, uint32_t holder, 
 {
 	struct lg_limits *limits = limits_of(h);
 	const struct lg_succession *old = h->lessor->succession;
+	struct lg_home_past past = past_of(h->lessor);
 
 	if (ask->generation == 0 || !holds_anything(ask) || (ask->kind == LG_LEASE_LIMIT) == (limits != NULL))
 		return true;
-	if (!(limits ? lg_limits_is_recovering(limits) : is_recovering(h)) || !lg_succession_is_listed(old, holder) ||
-	    lg_succession_is_synced(old, holder))
+	if (!(limits ? lg_limits_is_recovering(limits) : is_recovering(h) && !h->more->marked) ||
+	    !lg_succession_is_listed(old, holder) || lg_succession_is_synced(old, holder))
 		return true;	/* a lease that is void */
-	if (lg_home_outstanding_tok(h) || begin(h, ask->kind, now_ns) < 0)
+	if (lg_home_outstanding_tok(h) || begin(h, ask->kind, &past, now_ns) < 0)
 		return false;
 	/* What somebody told to have spent of a window, holding nothing any more, is lost with the other kind's books: it may be all. */
 	if (limits) {
@@ -259,6 +251,7 @@ static bool suits(struct lg_home *h, const struct lg_ask *ask, uint32_t holder, 
 		if (is_window(h) && h->ledger.n)
 			lg_limits_count_full(h->more->limits, now_ns);
 		lg_budget_fini(&h->budget, h->lessor->terms);
+		lg_home_escrow_end(h->more);
 		h->more->recovering = false;
 	}
 	return true;
@@ -272,6 +265,7 @@ static void more_free(struct home_more *more, uint32_t n)
 		lg_slots_fini(&more->parts[i].used);
 	lg_pool_put(more->parts, more->cap * sizeof(*more->parts));
 	lg_limits_free(more->limits);
+	lg_home_escrow_end(more);
 	lg_pool_put(more, sizeof(*more));
 }
 
@@ -285,20 +279,6 @@ struct lg_home *lg_home_free(struct lg_home *home)
 	lg_ledger_fini(&home->ledger);
 	lg_pool_put(home, sizeof(*home));
 	return NULL;
-}
-
-static struct home_part *part_of(const struct lg_home *h, const struct lg_holder *account)
-{
-	return h->more && h->more->parts ? &h->more->parts[account - h->ledger.v] : NULL;
-}
-
-void lg_home_reserved(struct lg_home *h, uint64_t end_ns, uint64_t tok, uint64_t now_ns)
-{
-	if (!is_fixed(h) || !is_recovering(h))
-		return;
-	h->more->recovering = false;
-	if (end_ns >= window_end_ns(h))
-		lg_budget_book(&h->budget, h->lessor->terms, tok, now_ns, now_ns);
 }
 
 /* tok tokens of a holder count in the budget as spent. */
@@ -333,6 +313,8 @@ static void end_window(struct lg_home *h, const struct lg_home_effects *fx)
 		h->lessor->lapsed_tok += tok;
 		note(h, fx, LG_NOTE_LAPSE, holder, holder->generation - 1, tok);
 	}
+	if (escrow_of(h))
+		lg_escrow_turn(escrow_of(h));
 }
 
 /* What each message and each tick begins with: time passes. */
@@ -343,99 +325,6 @@ static void advance(struct lg_home *h, uint64_t now_ns, const struct lg_home_eff
 	settle(h, now_ns);
 	lg_budget_advance(&h->budget, h->lessor->terms, now_ns);
 	lg_ledger_expire(&h->ledger, now_ns, lapsed, &(struct home_call){ h, now_ns, fx });
-}
-
-/* ---- fair parts of a window ---- */
-
-/* What a holder's fair part of the window is cut from: a little more than it would spend in one. */
-static uint64_t window_want_tok(const struct lg_home *h, const struct lg_holder *holder)
-{
-	uint64_t tok = lg_mul_div((uint64_t)holder->demand_mtps, h->lessor->terms->per_ns, 1000000000000ull);
-
-	return lg_min_u64(tok, LG_BURST_MAX_TOK) * 105 / 100 + 2;
-}
-
-/* Demand as it has been for a while: of traffic that comes and goes, or moves between holders, the least. Whoever is short shows less than
- * it has, as denied demand counts only in part: that is no sign of less. */
-static void see_demand(const struct lg_home *h, const struct lg_holder *holder, uint64_t now_ns)
-{
-	uint64_t stretch_ns = lg_min_u64(h->lessor->terms->per_ns / 2, STRETCH_MAX_NS), mtps = (uint64_t)holder->demand_mtps;
-	struct home_part *part = part_of(h, holder);
-
-	if (!part)
-		return;
-	if (!part->stretch_ns)
-		part->lowest_mtps[0] = part->lowest_mtps[1] = mtps;
-	if (!part->stretch_ns || now_ns - part->stretch_ns >= stretch_ns) {
-		part->lowest_mtps[1] = part->lowest_mtps[0];
-		part->lowest_mtps[0] = lg_holder_unmet_tok(holder) ? lg_max_u64(part->lowest_mtps[0], mtps) : mtps;
-		part->stretch_ns = now_ns;
-	}
-	if (!lg_holder_unmet_tok(holder))
-		part->lowest_mtps[0] = lg_min_u64(part->lowest_mtps[0], mtps);
-}
-
-/* Whether the holders have been asking for so much more than the limit that who is small would go short without a share of its own. */
-static bool is_overloaded(const struct lg_home *h)
-{
-	const struct lg_terms *t = h->lessor->terms;
-	uint64_t sum_mtps = 0;
-
-	for (uint32_t i = 0; i < h->ledger.n; i++) {
-		const struct home_part *part = &h->more->parts[i];
-		const struct lg_holder *holder = &h->ledger.v[i];
-		uint64_t lowest_mtps = lg_min_u64(part->lowest_mtps[0], part->lowest_mtps[1]);
-
-		if (!lg_holder_unmet_tok(holder))
-			lowest_mtps = lg_min_u64(lowest_mtps, (uint64_t)holder->demand_mtps);
-		sum_mtps += lowest_mtps;
-	}
-	return lg_mul_div(sum_mtps, t->per_ns, 1000000000000ull) / 5 >= t->limit_tok / 4;
-}
-
-/* The height of water that fills vessels as high as the wants with limit tokens; all of them to the brim: UINT64_MAX. */
-static uint64_t window_level_tok(const struct lg_home *h)
-{
-	const struct lg_ledger *l = &h->ledger;
-	uint64_t left_tok = h->lessor->terms->limit_tok, level_tok = 0;
-	uint32_t n_short = l->n;
-
-	for (uint32_t pass = 0; n_short && pass <= l->n; pass++) {
-		uint32_t n_over = 0;
-		uint64_t below_tok = 0;
-
-		level_tok = left_tok / n_short;
-		for (uint32_t i = 0; i < l->n; i++) {
-			uint64_t want_tok = window_want_tok(h, &l->v[i]);
-
-			if (want_tok > level_tok)
-				n_over++;
-			else
-				below_tok += want_tok;
-		}
-		if (n_over == 0)
-			return UINT64_MAX;
-		if (n_over == n_short)
-			break;
-		n_short = n_over;
-		left_tok = lg_sub_floor(h->lessor->terms->limit_tok, below_tok);
-	}
-	return level_tok;
-}
-
-/*
- * Tokens of a window come back in the pulses in which they were spent, so who took them first would have them again and again. While
- * the holders would spend more than the limit, each may hold and have spent no more than its max-min fair part of it.
- */
-static uint64_t most_tok(const struct lg_home *h, const struct lg_holder *holder, uint64_t now_ns)
-{
-	uint64_t share_tok = lg_min_u64(h->more->level_tok, window_want_tok(h, holder));
-
-	if (h->more->level_tok == UINT64_MAX)
-		return UINT64_MAX;
-	if (is_fixed(h))
-		return lg_sub_floor(share_tok, holder->spent_tok);
-	return lg_sub_floor(share_tok, lg_slots_sum(&part_of(h, holder)->used, now_ns));
 }
 
 /* ---- grants ---- */
@@ -456,7 +345,7 @@ static void answer_within(struct lg_home *h, struct lg_holder *holder, uint64_t 
 
 	lg_ledger_grant(&h->ledger, h->lessor, holder, ttl_ns(h, holder), &grant);
 	grant.cap_tok = cap_tok;
-	if (is_recovering(h) && is_window(h))
+	if (is_recovering(h) && is_window(h) && !h->more->marked)
 		grant.status = LG_GRANT_RECOVERING;
 	fx->grant(fx->arg, holder->index, &grant);
 }
@@ -486,10 +375,17 @@ static uint64_t divide_window(struct lg_home *h, uint64_t now_ns, struct home_ca
 
 	if (!h->ledger.n_short)
 		return 0;
-	h->more->level_tok = is_overloaded(h) ? window_level_tok(h) : UINT64_MAX;
+	h->more->level_tok = lg_home_level_tok(h);
 	for (uint32_t i = 0; i < h->ledger.n; i++)
-		most[i] = most_tok(h, &h->ledger.v[i], now_ns);
+		most[i] = lg_home_most_tok(h, &h->ledger.v[i], now_ns);
 	return lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), most, now_ns, given, call);
+}
+
+static void lent(struct lg_home *h, uint64_t tok)
+{
+	h->lessor->granted_tok += tok;
+	if (escrow_of(h))
+		lg_escrow_lent(escrow_of(h), tok);
 }
 
 /* Lends what can be lent. */
@@ -502,7 +398,7 @@ static void divide(struct lg_home *h, uint64_t now_ns, const struct lg_home_effe
 		tok = divide_window(h, now_ns, &call);
 	else
 		tok = lg_ledger_divide(&h->ledger, h->lessor, pool_tok(h, now_ns), NULL, now_ns, given, &call);
-	h->lessor->granted_tok += tok;
+	lent(h, tok);
 }
 
 /* What `account` can be given without a look at the others, if that is all it can be given. */
@@ -515,10 +411,10 @@ static bool serve_alone(struct lg_home *h, struct lg_holder *account, uint64_t n
 	if (unmet_tok && is_window(h)) {
 		if (h->ledger.n <= LG_LEDGER_FEW)
 			return false;	/* what it would have it divide by may have changed with this message */
-		unmet_tok = lg_min_u64(unmet_tok, lg_sub_floor(most_tok(h, account, now_ns), account->outstanding_tok));
+		unmet_tok = lg_min_u64(unmet_tok, lg_sub_floor(lg_home_most_tok(h, account, now_ns), account->outstanding_tok));
 	}
 	lg_ledger_give(&h->ledger, account, unmet_tok);
-	h->lessor->granted_tok += unmet_tok;
+	lent(h, unmet_tok);
 	note(h, fx, LG_NOTE_GRANT, account, account->generation, unmet_tok);
 	return true;
 }
@@ -559,7 +455,7 @@ static void insert_part(struct lg_home *h, const struct lg_holder *account)
 
 	memmove(part + 1, part, (size_t)(&h->ledger.v[h->ledger.n - 1] - account) * sizeof(*part));
 	*part = (struct home_part){ 0 };
-	lg_slots_init(&part->used, t->per_ns, t->slot_ns, USED_SLOTS);
+	lg_slots_init(&part->used, t->per_ns, t->slot_ns, LG_HOME_USED_SLOTS);
 }
 
 static int open_account(struct lg_home *h, uint32_t holder, uint32_t incarnation, uint32_t generation, struct lg_holder **ret)
@@ -593,8 +489,9 @@ static void welcome(struct lg_home *h, struct lg_holder *holder, const struct lg
 		return;
 	if (ask->kind != LG_LEASE_LIMIT)
 		lg_ledger_adopt(&h->ledger, holder, ask);
-	h->more->unknown_tok = lg_sub_floor(h->more->unknown_tok, holder->outstanding_tok);
-	if (is_window(h))
+	if (!is_window(h))
+		h->more->unknown_tok = lg_sub_floor(h->more->unknown_tok, holder->outstanding_tok);
+	else
 		for (size_t i = 0; i < ask->n_history; i++)
 			remember(h, holder, ask->history[i].tok, lg_age_end_ns(ask->history[i].age_ms, now_ns), now_ns);
 }
@@ -649,9 +546,10 @@ void lg_home_ask(struct lg_home *h, uint32_t holder, uint32_t incarnation, const
 		return;
 	book_news(h, account, &news, now_ns, fx);
 	settle(h, now_ns);
-	see_demand(h, account, now_ns);
+	lg_home_see_demand(h, account, now_ns);
 	lg_ledger_prolong(&h->ledger, account, t->ttl_ns, t->grace_ns);
 	serve(h, account, now_ns, fx);
+	lg_home_escrow_look(h, now_ns, fx);
 }
 
 /* The part of a holder in a limit that was cut: as much less as the limit. */
@@ -669,9 +567,10 @@ static void change_windows(struct lg_home *h, const struct lg_terms *terms, uint
 	const struct lg_terms *old = h->lessor->terms;
 	uint64_t over_ns = now_ns + old->ttl_ns + old->grace_ns;
 
-	if (!is_fixed(h) || old->per_ns == terms->per_ns || !h->ledger.outstanding_tok)
+	if (!is_fixed(h) || old->per_ns == terms->per_ns || (!h->ledger.outstanding_tok && !is_recovering(h)))
 		return;
 	h->more->recovering = h->more->changing = true;
+	h->more->marked = false;
 	h->more->settle_ns = lg_window_end_ns(terms, h->lessor->origin_ns, over_ns);
 }
 
@@ -688,22 +587,36 @@ void lg_home_terms(struct lg_home *h, const struct lg_terms *terms, uint64_t now
 			tell_cut(h, &h->ledger.v[i], terms, fx);
 	lg_budget_change(&h->budget, h->lessor->terms, terms, h->lessor->origin_ns, now_ns);
 	for (uint32_t i = 0; i < h->ledger.n && is_window(h); i++)
-		lg_slots_reshape(&h->more->parts[i].used, terms->per_ns, terms->slot_ns, USED_SLOTS, now_ns);
+		lg_slots_reshape(&h->more->parts[i].used, terms->per_ns, terms->slot_ns, LG_HOME_USED_SLOTS, now_ns);
+	/* Without memory for it the key lends as ever, and says that it does. */
+	if (terms->reserves && more_begin(h, true) == 0 && !h->more->escrow)
+		lg_home_escrow_begin(h);
+	if (escrow_of(h))
+		lg_escrow_void(escrow_of(h));
 }
 
 uint64_t lg_home_tick(struct lg_home *h, uint64_t now_ns, const struct lg_home_effects *fx)
 {
-	uint64_t tick_ns = h->lessor->terms->home_tick_ns;
+	uint64_t tick_ns = h->lessor->terms->home_tick_ns, due_ns;
 
 	if (limits_of(h))
 		return lg_limits_tick(limits_of(h), now_ns, fx);
 	advance(h, now_ns, fx);
 	divide(h, now_ns, fx);
 	lg_ledger_tell(&h->ledger, lg_ledger_tell_max(&h->ledger, tick_ns), tell, &(struct home_call){ h, now_ns, fx });
+	lg_home_escrow_look(h, now_ns, fx);
 	if (h->ledger.n_short || h->ledger.untold || is_recovering(h))
 		return now_ns + tick_ns;
+	due_ns = escrow_of(h) ? lg_min_u64(h->ledger.end_ns, lg_escrow_due_ns(escrow_of(h), h->lessor->terms)) : h->ledger.end_ns;
 	/* Whoever wants something is served out of the next window as it begins. */
-	return is_fixed(h) && h->ledger.want_tok ? lg_min_u64(h->ledger.end_ns, window_end_ns(h)) : h->ledger.end_ns;
+	return is_fixed(h) && h->ledger.want_tok ? lg_min_u64(due_ns, window_end_ns(h)) : due_ns;
+}
+
+uint64_t lg_home_marked(struct lg_home *h, bool is_durable, uint64_t now_ns, const struct lg_home_effects *fx)
+{
+	if (escrow_of(h))
+		lg_escrow_marked(escrow_of(h), is_durable);
+	return is_durable ? lg_home_tick(h, now_ns, fx) : now_ns;
 }
 
 bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns)
@@ -711,7 +624,7 @@ bool lg_home_is_idle(struct lg_home *h, uint64_t now_ns)
 	if (limits_of(h))
 		return lg_limits_is_idle(limits_of(h), now_ns);
 	settle(h, now_ns);
-	return !is_recovering(h) && !h->ledger.outstanding_tok && !h->ledger.want_tok && !consumed_tok(h, now_ns);
+	return !is_recovering(h) && !h->ledger.outstanding_tok && !h->ledger.want_tok && !lg_home_consumed_tok(h, now_ns);
 }
 
 void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
@@ -725,8 +638,9 @@ void lg_home_view(struct lg_home *h, uint64_t now_ns, struct lg_home_view *ret)
 		.budget_tok = h->lessor->terms->budget_tok,
 		.pool_tok = pool_tok(h, now_ns),
 		.outstanding_tok = h->ledger.outstanding_tok,
-		.consumed_tok = consumed_tok(h, now_ns),
-		.unknown_tok = unknown_tok(h, now_ns),
+		.consumed_tok = lg_home_consumed_tok(h, now_ns),
+		.unknown_tok = lg_home_unknown_tok(h, now_ns),
+		.reserved_tok = escrow_of(h) ? lg_home_reserved_tok(h, UINT64_MAX) : 0,
 		.window_end_ns = is_fixed(h) ? window_end_ns(h) : 0,
 		.n_holders = h->ledger.n,
 	};
@@ -759,7 +673,7 @@ int lg_home_holder(const struct lg_home *h, uint32_t holder, struct lg_holder_vi
 
 size_t lg_home_bytes(const struct lg_home *h)
 {
-	size_t bytes = sizeof(*h) + lg_ledger_bytes(&h->ledger);
+	size_t bytes = sizeof(*h) + lg_ledger_bytes(&h->ledger) + (escrow_of(h) ? sizeof(struct lg_escrow) : 0);
 
 	if (limits_of(h))
 		return bytes + sizeof(*h->more) + lg_limits_bytes(limits_of(h));

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lease/succession.h"
@@ -13,6 +14,7 @@
 struct lg_lessor {
 	const struct lg_terms *terms;
 	const struct lg_succession *succession;	/* NULL: no earlier life, or it leased to nobody */
+	bool reserves;				/* lends tokens only by marks that are durable. Once so, always: keys rely on it */
 	uint32_t epoch;
 	uint64_t rand;				/* state of chance */
 	uint64_t origin_ns;			/* fixed windows: when one began, on this clock; the same windows in every life */

@@ -267,6 +267,8 @@ void lg_terms_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet,
 	t.kind = rule->lease.kind;
 	if (t.kind == LG_LEASE_AUTO)
 		t.kind = lg_terms_is_short(&t) ? LG_LEASE_LIMIT : LG_LEASE_BLOCK;
+	t.reserves = t.kind == LG_LEASE_BLOCK && (rule->class == LG_CLASS_STRICT || rule->class == LG_CLASS_SYNC);
+	t.escrow_period_ns = lg_clamp_u64(t.region_period_ns, 1 * S, 5 * S);
 	/* Long enough to outlive a few lost reports; a holder that is gone strands its lease no longer than that. */
 	t.ttl_ns = lg_max_u64(lg_clamp_u64(10 * t.region_period_ns, 10 * S, 30 * S), 3 * t.region_period_ns);
 	*ret_terms = t;

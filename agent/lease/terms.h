@@ -30,6 +30,8 @@ struct lg_terms {
 	uint32_t hosts;			/* H, over all regions */
 	uint32_t low_water_permille;	/* floor of low water as a share of the lease; 0 none */
 	uint64_t max_outstanding_tok;	/* most that may be out at once, all holders together */
+	bool reserves;			/* tokens are lent only when it is durable that they may be */
+	uint64_t escrow_period_ns;	/* which a key that is used makes durable once in so long */
 	uint64_t home_tick_ns;
 	uint64_t region_tick_ns;
 	uint64_t host_tick_ns;

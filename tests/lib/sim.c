@@ -149,7 +149,9 @@ static void second(struct sim *s)
 {
 	for (uint32_t i = 0; i < SIM_HOMES; i++)
 		if (s->homes[i].home && lg_home_is_idle(s->homes[i].home, s->now_ns))
-			s->homes[i].home = lg_home_free(s->homes[i].home);
+			sim_home_forget(&s->homes[i]);
+	for (uint32_t i = 0; i < SIM_HOMES; i++)
+		sim_escrow_second(&s->homes[i]);
 	for (uint32_t i = 0; i < s->n_regions; i++) {
 		struct node_region *n = &s->regions[i];
 
@@ -205,6 +207,15 @@ static void handle(struct sim *s, const struct event *e)
 	case EV_THAW: sim_thaw(s); break;
 	case EV_NEW_LIST: sim_new_list(&s->regions[e->index]); break;
 	case EV_KEEPALIVE: sim_keepalive_fails(s, e->index); break;
+	case EV_COMMIT:
+	case EV_COMMIT_LATE:
+		sim_commit(s, e->msg, e->kind == EV_COMMIT_LATE);
+		sim_message_free(e->msg);
+		break;
+	case EV_COMMITTED:
+		sim_committed(s, e->msg);
+		sim_message_free(e->msg);
+		break;
 	}
 }
 
@@ -220,6 +231,7 @@ void sim_run(struct sim *s)
 		s->now_ns = e.at_ns;
 		handle(s, &e);
 		sim_check_potential(s);
+		sim_check_mark(s);
 	}
 }
 
@@ -279,10 +291,12 @@ static void nodes_init(struct sim *s)
 	}
 	for (uint32_t i = 0; i < SIM_HOMES; i++)
 		sim_push(s, phase(s, s->c.terms.home_tick_ns), EV_HOME_TICK, i, NULL);
+	s->stores[0].covered = true;
 	for (uint32_t i = 0; i < 2; i++)
 		s->homes[i] = (struct node_home){ .sim = s, .list = i + 1, .running = i == 0, .process = ++s->n_processes };
 	s->homes[0].epoch = sim_new_life(s, &s->homes[0].clock, 0);
 	sim_home_lives(&s->homes[0]);
+	sim_escrow_begin(&s->homes[0]);
 	sim_push(s, S, EV_SECOND, 0, NULL);
 }
 
@@ -294,6 +308,7 @@ int sim_new(const struct sim_config *config, struct sim **ret_sim)
 		return -ENOMEM;
 	s->c = *config;
 	s->rand = config->seed;
+	s->store_rand = ~config->seed;
 	s->n_hosts = config->n_regions * config->hosts_per_region;
 	s->n_regions = config->n_regions * (1 + config->subs_per_region);
 	assert(s->n_regions <= SIM_REGIONS_MAX && s->n_hosts <= SIM_HOSTS_MAX);

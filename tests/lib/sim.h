@@ -37,6 +37,7 @@ enum sim_fault_kind {
 	SIM_HOME_DEPOSED,	/* the process stands still, another takes over after a time, and as long after that the old one goes on */
 	SIM_REHOME,		/* a newer region list: the key has another home, and each region starts anew with the list, sooner or later */
 	SIM_CLOCK_STEP,		/* of the wall clocks of a region, its hosts and the home */
+	SIM_STORE_FULL,		/* the home's store takes no writes for a time */
 	_SIM_FAULT_N
 };
 
@@ -87,6 +88,8 @@ struct sim_result {
 	uint64_t max_outstanding_tok;
 	uint64_t lapsed_tok;
 	uint64_t by_share_tok;		/* admitted by fallback shares; the law of the limit leaves them out, unless they are set aside */
+	uint64_t commits;		/* writes of the home that became durable */
+	uint64_t failover_tok;		/* most that a home's new life had to take for out or consumed, which was not */
 	uint64_t worst_all_tok;		/* largest level of all that was admitted, shares included */
 	char broken[256];		/* "" or the first broken law and when */
 };

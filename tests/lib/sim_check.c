@@ -13,7 +13,7 @@ void sim_broken(struct sim *s, const char *what, int64_t by)
 		 (unsigned long long)s->c.terms.rule_budget_tok, (double)s->now_ns / 1e9);
 }
 
-static uint64_t spendable_tok(const struct sim *s)
+uint64_t sim_spendable_tok(const struct sim *s)
 {
 	uint64_t tok = 0;
 
@@ -31,7 +31,7 @@ static uint64_t spendable_tok(const struct sim *s)
 
 void sim_check_potential(struct sim *s)
 {
-	int64_t over = sim_meter_over(&s->law, s->now_ns) + (int64_t)spendable_tok(s);
+	int64_t over = sim_meter_over(&s->law, s->now_ns) + (int64_t)sim_spendable_tok(s);
 
 	if (over > s->r.worst_potential_tok)
 		s->r.worst_potential_tok = over;

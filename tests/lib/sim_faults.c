@@ -135,6 +135,7 @@ void sim_fault_begins(struct sim *s, uint32_t number)
 		step_clocks(s, f);
 		ends = false;
 		break;
+	case SIM_STORE_FULL: s->store_full = true; break;
 	case _SIM_FAULT_N: assert(false);
 	}
 	if (ends)
@@ -199,6 +200,7 @@ void sim_fault_over(struct sim *s, uint32_t number)
 		sim_push(s, s->now_ns + f->for_ns, EV_THAW, 0, NULL);
 		break;
 	case SIM_REHOME: new_home(s); break;
+	case SIM_STORE_FULL: s->store_full = false; break;
 	case SIM_HOST_GONE:
 	case SIM_CLOCK_STEP:
 	case _SIM_FAULT_N: assert(false);

@@ -36,16 +36,52 @@ static bool hears(const struct node_home *n, const struct message *m)
 	return n->running && (n->process == m->to_process || (n->sim->c.hostile > 0 && sim_random(n->sim) < 0.2));
 }
 
+static void fx_home_reserve(void *arg)
+{
+	struct node_home *n = arg;
+
+	n->wants = true;
+}
+
+static struct lg_home_effects effects(struct node_home *n)
+{
+	return (struct lg_home_effects){ .arg = n, .grant = fx_home_grant, .reserve = fx_home_reserve };
+}
+
+/* By the mark that an earlier life left, or by its having left none; or, where all may be out, by what holders will tell. */
 static void home_open(struct node_home *n)
 {
-	int r = lg_home_new(n->lessor, n->sim->now_ns, &n->home);
+	struct lg_home_past past = { .since_ns = n->has_found ? n->started_ns : 0, .mark = n->has_found ? &n->found : NULL };
+	int r;
 
+	if (n->lessor->reserves && n->was_covered)
+		r = lg_home_new_after(n->lessor, &past, n->sim->now_ns, &n->home);
+	else
+		r = lg_home_new(n->lessor, n->sim->now_ns, &n->home);
 	assert(r == 0);
+	n->has_found = false;
+	n->object++;
+}
+
+void sim_home_forget(struct node_home *n)
+{
+	n->home = lg_home_free(n->home);
+	n->wants = n->lessor->reserves;
+}
+
+uint64_t sim_home_marked(struct node_home *n, bool is_durable)
+{
+	struct lg_home_effects fx = effects(n);
+	uint64_t due_ns = lg_home_marked(n->home, is_durable, n->sim->now_ns, &fx);
+
+	if (!is_deposed(n))
+		sim_check_home(n);
+	return due_ns;
 }
 
 void sim_home_ask(struct node_home *n, const struct message *m)
 {
-	struct lg_home_effects fx = { .arg = n, .grant = fx_home_grant };
+	struct lg_home_effects fx = effects(n);
 
 	if (!hears(n, m))
 		return;
@@ -67,8 +103,9 @@ void sim_home_ask(struct node_home *n, const struct message *m)
 
 void sim_home_tick(struct node_home *n)
 {
-	struct lg_home_effects fx = { .arg = n, .grant = fx_home_grant };
+	struct lg_home_effects fx = effects(n);
 
+	sim_escrow_tick(n);
 	if (!n->running || !n->home || n->sim->now_ns < n->due_ns)
 		return;
 	n->due_ns = lg_home_tick(n->home, n->sim->now_ns, &fx);
@@ -84,6 +121,7 @@ void sim_home_lives(struct node_home *n)
 		.terms = &n->sim->c.terms,
 		.succession = n->succession,
 		.epoch = n->epoch,
+		.reserves = n->sim->c.terms.reserves,
 		.rand = lg_rand_next(&n->sim->rand),
 		.origin_ns = n->sim->c.origin_ns,
 	};
@@ -105,6 +143,7 @@ static void leave(struct node_home *n)
 
 void sim_home_stop(struct node_home *n)
 {
+	sim_escrow_end(n);
 	leave(n);
 	n->process = ++n->sim->n_processes;
 	n->home = lg_home_free(n->home);
@@ -128,6 +167,7 @@ void sim_home_freeze(struct node_home *n)
 void sim_home_knows_nothing(struct node_home *n)
 {
 	memset(n->listed, 0, sizeof(n->listed));
+	sim_escrow_lost(n);
 	n->epoch = 0;
 	n->unsettled = true;
 	n->unknown_until_ns = n->sim->now_ns + sim_memory_ns(n->sim);
@@ -142,6 +182,7 @@ void sim_home_start(struct node_home *n)
 		lg_succession_unsettled(n->succession);
 	n->epoch = sim_new_life(s, &n->clock, n->epoch);
 	sim_home_lives(n);
+	sim_escrow_begin(n);
 	n->running = true;
 	n->due_ns = 0;
 }

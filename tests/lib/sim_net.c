@@ -27,7 +27,7 @@ static struct lg_ask *ask_copy(const struct lg_ask *ask)
 	return copy;
 }
 
-static struct message *message_copy(const struct message *m)
+struct message *sim_message_copy(const struct message *m)
 {
 	struct message *copy = malloc(sizeof(*copy));
 
@@ -73,9 +73,9 @@ static void send_one(struct sim *s, const struct message *m, uint64_t rtt_ns)
 		delay_ns += (uint64_t)(sim_random(s) * 3e9);
 	if (s->c.hostile > 0 && sim_random(s) < s->c.hostile)
 		delay_ns = lg_max_u64(delay_ns, lg_sub_floor(worst_moment_ns(s, m), s->now_ns));
-	sim_push(s, s->now_ns + delay_ns, EV_MESSAGE, 0, message_copy(m));
+	sim_push(s, s->now_ns + delay_ns, EV_MESSAGE, 0, sim_message_copy(m));
 	if (s->c.hostile > 0 && sim_random(s) < s->c.hostile)
-		sim_push(s, s->now_ns + delay_ns + (uint64_t)(sim_random(s) * 10e9), EV_MESSAGE, 0, message_copy(m));
+		sim_push(s, s->now_ns + delay_ns + (uint64_t)(sim_random(s) * 10e9), EV_MESSAGE, 0, sim_message_copy(m));
 }
 
 void sim_transmit(struct sim *s, struct message *m)

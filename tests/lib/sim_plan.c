@@ -89,6 +89,7 @@ static void draw_terms(uint64_t *rand, const struct lg_rule_def *rule, uint32_t 
 	t->slot_ns = (uint64_t)(draw(rand, 10, 500) * 1e6);
 	t->region_period_ns = (uint64_t)(draw(rand, 0.1, 5) * 1e9);
 	t->host_period_ns = t->region_period_ns / 4;
+	t->escrow_period_ns = lg_clamp_u64(t->region_period_ns, t->per_ns / 20, 5 * S);
 }
 
 /* How often each is drawn, in parts of their sum. Cuts as often as all else together: they are what makes leases end. A dead host or a
@@ -183,6 +184,7 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	c.subs_per_region = subs;
 	draw_rule(&rand, algorithm, seed, &c.rule);
 	draw_terms(&rand, &c.rule, c.n_regions, c.n_regions * c.hosts_per_region, &c.terms);
+	c.terms.reserves |= seed % 4 == 2;
 	draw_network(&rand, &c);
 	c.origin_ns = (uint64_t)(draw(&rand, 0, 1) * (double)c.terms.per_ns);
 	c.load = draw(&rand, 0.3, 5);
@@ -221,6 +223,7 @@ void sim_plan_of_parts(struct sim_plan *plan)
 	struct lg_terms *t = &plan->c.terms;
 
 	t->kind = LG_LEASE_LIMIT;
+	t->reserves = false;
 	t->per_ns /= 4;
 	t->limit_tok = lg_max_u64(t->limit_tok / 4, 1);
 	t->budget_tok = t->algorithm == LG_TOKEN_BUCKET ? lg_max_u64(t->budget_tok / 16, 1) : t->limit_tok;
@@ -259,7 +262,7 @@ static const char *fault_name(enum sim_fault_kind kind)
 		[SIM_HOST_REBOOT] = "host reboots", [SIM_HOST_GONE] = "host gone", [SIM_REGION_RESTART] = "region restarts",
 		[SIM_HOME_RESTART] = "home restarts", [SIM_SERVER_RESTART] = "home and region restart",
 		[SIM_REGION_LOST] = "region loses its store", [SIM_HOME_LOST] = "home loses its store", [SIM_HOME_DEPOSED] = "home deposed",
-		[SIM_REHOME] = "another home", [SIM_CLOCK_STEP] = "wall clocks step",
+		[SIM_REHOME] = "another home", [SIM_CLOCK_STEP] = "wall clocks step", [SIM_STORE_FULL] = "store full",
 	};
 
 	return names[kind];

@@ -3,6 +3,8 @@
  * sim_home.c what roles do around the objects of agent/lease, sim_faults.c what goes wrong, sim_check.c the laws. */
 #pragma once
 
+#include <math.h>
+
 #include "tests/lib/sim.h"
 #include "tests/lib/sim_share.h"
 
@@ -24,7 +26,10 @@ enum event_kind { EV_ARRIVAL,
 		  EV_FAULT_OVER,
 		  EV_THAW,
 		  EV_NEW_LIST,
-		  EV_KEEPALIVE };
+		  EV_KEEPALIVE,
+		  EV_COMMIT,
+		  EV_COMMIT_LATE,
+		  EV_COMMITTED };
 
 enum message_kind { MSG_ASK, MSG_GRANT, MSG_MARK };
 
@@ -39,6 +44,23 @@ struct message {
 	uint64_t forgot_ms;	/* MSG_MARK: remembers so far back; 0 ever */
 	struct lg_ask *ask;
 	struct lg_grant grant;
+	/* A home's write, to the store of region list holder + 1 */
+	struct lg_escrow_mark mark;
+	bool has_mark;
+	bool covered;
+	bool is_lost;		/* its answer is */
+	bool is_durable;	/* as the answer says */
+	uint32_t object;
+	uint64_t revision;
+};
+
+/* What a home's writes have made durable. */
+struct sim_store {
+	struct lg_escrow_mark mark;
+	bool has_mark;
+	bool covered;		/* nothing that counts was lent beyond what is marked */
+	uint64_t revision;
+	uint32_t owner;		/* the process that leads */
 };
 
 struct event {
@@ -143,6 +165,14 @@ struct node_home {
 	struct lg_home *home;
 	uint64_t due_ns;
 	uint64_t granted_tok;	/* when last checked */
+	/* what it knows of its store */
+	uint64_t started_ns;
+	uint64_t revision;
+	bool was_covered, covers;
+	bool has_found;			/* an earlier life left a mark, which is nobody's yet */
+	struct lg_escrow_mark found;
+	bool wants, committing;
+	uint32_t object;		/* counts lives of `home` */
 };
 
 struct fault {
@@ -168,6 +198,9 @@ struct sim {
 	uint32_t n_hosts;
 	struct fault faults[SIM_FAULTS_MAX];
 	uint32_t n_faults;
+	struct sim_store stores[2];	/* of the homes by region list 1 and 2 */
+	uint64_t store_rand;
+	bool store_full;
 	struct sim_meter law, perfect, all;
 	uint32_t *bin_admitted, *bin_perfect;
 	uint32_t *bin_region[SIM_REGIONS_MAX];
@@ -192,9 +225,11 @@ void sim_check_home(struct node_home *n);
 /* A host's share let cost_tok through. */
 void sim_check_share(struct node_host *h, uint64_t cost_tok);
 void sim_check_region(struct node_region *n);
+uint64_t sim_spendable_tok(const struct sim *s);
 
 /* The network: sim_net.c */
 void sim_message_free(struct message *m);
+struct message *sim_message_copy(const struct message *m);
 /* What is sent is copied; the message stays the caller's. */
 void sim_transmit(struct sim *s, struct message *m);
 void sim_transmit_ask(struct sim *s, struct message *m, const struct lg_ask *ask);
@@ -245,10 +280,28 @@ void sim_home_tick(struct node_home *n);
 void sim_home_stop(struct node_home *n);
 void sim_home_start(struct node_home *n);
 void sim_home_lives(struct node_home *n);
+/* Nothing of the key counts any more. */
+void sim_home_forget(struct node_home *n);
 /* Its store is gone, or it never was the home: whoever may hold something is not known. */
 void sim_home_knows_nothing(struct node_home *n);
 /* It stands still, as far as anybody can tell for good. */
 void sim_home_freeze(struct node_home *n);
+
+/* What its mark became. Returns when it is due. */
+uint64_t sim_home_marked(struct node_home *n, bool is_durable);
+
+/* Its store: sim_escrow.c */
+void sim_escrow_begin(struct node_home *n);
+/* It ends, in half of all cases in order: what is not used is given back. */
+void sim_escrow_end(struct node_home *n);
+void sim_escrow_lost(struct node_home *n);
+/* What is due is written. */
+void sim_escrow_tick(struct node_home *n);
+void sim_escrow_second(struct node_home *n);
+/* A write arrives; a write is answered. */
+void sim_commit(struct sim *s, const struct message *m, bool is_late);
+void sim_committed(struct sim *s, const struct message *m);
+void sim_check_mark(struct sim *s);
 
 /* What goes wrong: sim_faults.c */
 void sim_fault_begins(struct sim *s, uint32_t number);

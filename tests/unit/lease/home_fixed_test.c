@@ -123,29 +123,6 @@ TEST(a_successor_in_a_fixed_window_waits_for_the_next_one_at_most)
 	end(&s);
 }
 
-TEST(a_successor_lends_of_a_fixed_window_what_was_not_reserved)
-{
-	/* 430 were granted out of blocks of 50 */
-	static const struct { uint64_t window_end_ms, lent_tok; } rows[] = { { 4000, 550 }, { 14000, 550 }, { 3999, 1000 } };
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		_cleanup_(lg_succession_free) struct lg_succession *heir = heirs(2);
-		struct lg_ask ask = request_of(1, 1000), old = report_of(9, 4, 300, 100, 0);
-		struct script s;
-
-		fixed(&s, 1000, heir);
-		lg_home_reserved(s.home, T0 + rows[i].window_end_ms * MS, 450, T0);
-		assert_int_equal(tell(&s, 0, &ask, 0)->granted_tok, rows[i].lent_tok);
-		assert_int_equal(last_grant(&s.out, 0)->status, LG_GRANT_OK);
-		/* what an old lease has is part of the reserve */
-		assert_int_equal(tell(&s, 1, &old, 100)->generation, 5);
-		assert_int_equal(look(&s, 100).pool_tok, 0);
-		tick(&s, 3999);
-		assert_int_equal(look(&s, 3999).outstanding_tok, rows[i].lent_tok);
-		end(&s);
-	}
-}
-
 TEST(fixed_windows_of_another_length_begin_when_no_old_lease_can_be_out)
 {
 	struct lg_terms t;
@@ -175,7 +152,6 @@ int main(void)
 		cmocka_unit_test(a_home_of_a_fixed_window_wants_to_be_called_when_the_next_begins),
 		cmocka_unit_test(a_successor_in_a_fixed_window_lends_when_all_have_told_what_they_spent_in_it),
 		cmocka_unit_test(a_successor_in_a_fixed_window_waits_for_the_next_one_at_most),
-		cmocka_unit_test(a_successor_lends_of_a_fixed_window_what_was_not_reserved),
 		cmocka_unit_test(fixed_windows_of_another_length_begin_when_no_old_lease_can_be_out),
 	};
 
