@@ -18,7 +18,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wswi
 HARDEN  := -fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2
 , := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-PKGS    := libbpf libmnl libevent libevent_openssl libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap openssl
+PKGS    := libbpf libmnl libevent libevent_openssl libnghttp2 libprotobuf-c sqlite3 yaml-0.1 jansson libxxhash libcap libseccomp openssl
 PKGCFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lelf -lz -lm
 CFLAGS  ?= -O2 -g

@@ -70,6 +70,8 @@ int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enu
 
 /* Puts the programs of this process into every link, where opening left those of others; then nothing is left of their maps. Else 0. */
 int lg_kern_settle(struct lg_kern *kern);
+/* The folder of this instance's pins. */
+const char *lg_kern_dir(const struct lg_kern *kern);
 
 /*
  * Opens the pinned maps only, loads nothing, needs no daemon. -ENOENT when the instance has no pins. Operations that

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "kern/kern.h"
+#include "kern/internal.h"
 
 #include "rules/config.h"
 
@@ -13,4 +13,9 @@ struct lg_kern_options lg_kern_options_of(const struct lg_config *config)
 		.max_conns = config->max_conns,
 		.max_rules = config->max_rules,
 	};
+}
+
+const char *lg_kern_dir(const struct lg_kern *kern)
+{
+	return kern->dir;
 }

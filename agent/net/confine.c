@@ -60,8 +60,7 @@ int lg_confine_fds(const int *fds, unsigned int n)
 	return close_range(3 + n, ~0u, 0) < 0 ? -errno : 0;
 }
 
-/* While capabilities last. A process without CAP_SETPCAP keeps its bounding set, which no_new_privs makes worthless. */
-static int drop_bounding_set(void)
+int lg_confine_bounding_set(void)
 {
 	for (cap_value_t cap = 0; cap_get_bound(cap) >= 0; cap++)
 		if (cap_drop_bound(cap) < 0 && errno != EPERM)
@@ -91,12 +90,13 @@ static int drop_capabilities(void)
 	return r;
 }
 
-static int set_limits(unsigned int fds_max)
+static int set_limits(unsigned int fds_max, bool may_fork)
 {
 	const struct rlimit zero = { 0, 0 }, fds = { fds_max, fds_max };
 
-	if (setrlimit(RLIMIT_NOFILE, &fds) < 0 || setrlimit(RLIMIT_CORE, &zero) < 0 || setrlimit(RLIMIT_NPROC, &zero) < 0 ||
-	    setrlimit(RLIMIT_FSIZE, &zero) < 0)
+	if (setrlimit(RLIMIT_NOFILE, &fds) < 0 || setrlimit(RLIMIT_CORE, &zero) < 0 || setrlimit(RLIMIT_FSIZE, &zero) < 0)
+		return -errno;
+	if (!may_fork && setrlimit(RLIMIT_NPROC, &zero) < 0)
 		return -errno;
 	return 0;
 }
@@ -111,12 +111,12 @@ static int seal(pid_t parent)
 	return getppid() == parent ? 0 : -ESRCH;
 }
 
-int lg_confine(pid_t parent, unsigned int fds_max, const char **ret_step)
+int lg_confine(pid_t parent, unsigned int fds_max, bool may_fork, const char **ret_step)
 {
 	int r;
 
 	*ret_step = "dropping the capability bounding set";
-	r = drop_bounding_set();
+	r = lg_confine_bounding_set();
 	if (r < 0)
 		return r;
 	*ret_step = "becoming nobody (this needs CAP_SETUID and CAP_SETGID)";
@@ -128,7 +128,7 @@ int lg_confine(pid_t parent, unsigned int fds_max, const char **ret_step)
 	if (r < 0)
 		return r;
 	*ret_step = "setting resource limits";
-	r = set_limits(fds_max);
+	r = set_limits(fds_max, may_fork);
 	if (r < 0)
 		return r;
 	*ret_step = "sealing itself";

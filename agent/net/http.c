@@ -6,17 +6,16 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "loop/loop.h"
 #include "net/address.h"
 #include "net/http_child.h"
+#include "net/http_keeper.h"
+#include "net/syscalls.h"
 
 #define START_MS 5000		/* for the first child to say hello */
 #define QUESTIONS_PER_S 200	/* answering costs the loop that leases run on; what comes above is turned away unasked */
@@ -24,13 +23,13 @@
 
 struct lg_http {
 	struct lg_loop *loop;
-	void (*fn)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
+	struct lg_http_keeper *keeper;
+	struct lg_http_handlers handlers;
 	void *arg;
 	int listen_fd;
-	pid_t pid;			/* 0: no child */
-	int pidfd;
-	struct lg_source *death;
-	struct bufferevent *bev;	/* NULL while the child is not to be listened to */
+	int pid;			/* 0: no child that said hello */
+	struct bufferevent *bev;	/* NULL: no child */
+	bool keeper_is_gone;		/* and that was said */
 	bool greeted;
 	struct lg_source *ticker;
 	unsigned int questions_left;	/* in this second */
@@ -68,7 +67,7 @@ static void answer(struct lg_http *http, const struct lg_http_request *request)
 		return;
 	}
 	http->questions_left--;
-	http->fn(http->arg, request, &reply);
+	http->handlers.request(http->arg, request, &reply);
 	type = reply.content_type ? reply.content_type : "";
 	if (!lg_text_ok(&reply.body) || reply.status < 200 || reply.status > 599 || reply.body.len > LG_HTTP_BODY_MAX ||
 	    strlen(type) > LG_HTTP_TYPE_MAX)
@@ -78,12 +77,22 @@ static void answer(struct lg_http *http, const struct lg_http_request *request)
 	lg_text_fini(&reply.body);
 }
 
-/* Whatever the child is now, it is not what was started. */
+/* It has ended, or is not what was started. The next second brings the next one. */
 static void distrust(struct lg_http *http)
 {
 	bufferevent_free(http->bev);
 	http->bev = NULL;
-	kill(http->pid, SIGKILL);
+	http->pid = 0;
+	lg_http_keeper_stop(http->keeper, false);
+}
+
+static void tell_refused(const struct lg_http *http, uint32_t number)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "the HTTP process made system call %u (%s), which it may not: it was ended and is started again", number,
+		 lg_syscalls_name((int)number));
+	http->handlers.trouble(http->arg, text);
 }
 
 static bool is_path(const char *path, size_t len)
@@ -104,6 +113,8 @@ static bool take_question(struct lg_http *http)
 
 	if (evbuffer_copyout(in, &question, sizeof(question)) < (ev_ssize_t)sizeof(question))
 		return false;
+	if (question.is_head == LG_HTTP_REFUSED)
+		tell_refused(http, question.path_len);
 	if (question.is_head > 1 || !question.path_len || question.path_len > LG_HTTP_PATH_MAX) {
 		distrust(http);
 		return false;
@@ -131,6 +142,7 @@ static bool take_hello(struct lg_http *http)
 		return false;
 	bufferevent_read(http->bev, &hello, sizeof(hello));
 	http->greeted = hello.error == 0;
+	http->pid = hello.pid;
 	if (!http->greeted)
 		distrust(http);
 	return http->greeted;
@@ -157,35 +169,10 @@ static void on_broken(struct bufferevent *bev, short what, void *arg)
 
 /* ---- the child ---- */
 
-static void forget_child(struct lg_http *http)
-{
-	if (http->bev)
-		bufferevent_free(http->bev);
-	http->bev = NULL;
-	http->death = lg_source_free(http->death);
-	if (http->pidfd >= 0)
-		close(http->pidfd);
-	http->pidfd = -1;
-	if (http->pid) {
-		kill(http->pid, SIGKILL);
-		while (waitpid(http->pid, NULL, 0) < 0 && errno == EINTR)
-			continue;
-	}
-	http->pid = 0;
-}
-
-static void on_death(void *arg);
-
 static int watch_child(struct lg_http *http, int fd)
 {
-	int r;
-
-	http->pidfd = pidfd_open(http->pid, 0);
-	if (http->pidfd < 0)
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	r = lg_loop_add_reader(http->loop, http->pidfd, on_death, http, &http->death);
-	if (r < 0)
-		return r;
 	http->bev = bufferevent_socket_new(lg_loop_base(http->loop), fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!http->bev)
 		return -ENOMEM;
@@ -194,60 +181,40 @@ static int watch_child(struct lg_http *http, int fd)
 	return bufferevent_enable(http->bev, EV_READ | EV_WRITE) < 0 ? -ENOMEM : 0;
 }
 
-/* Signals wait until the child has got rid of the parent's handlers. */
-static pid_t fork_child(int pair, int listen_fd)
-{
-	pid_t parent = getpid(), pid;
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &before);
-	pid = fork();
-	if (pid == 0)
-		lg_http_child_run(pair, listen_fd, parent);
-	error = errno;
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	return pid < 0 ? -error : pid;
-}
-
 static int start_child(struct lg_http *http)
 {
 	int pair[2], r;
-	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
-	pid = fork_child(pair[1], http->listen_fd);
-	close(pair[1]);
-	if (pid < 0) {
-		close(pair[0]);
-		return pid;
-	}
-	http->pid = pid;
 	http->greeted = false;
-	r = fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : watch_child(http, pair[0]);
-	if (r < 0) {
-		if (!http->bev)
-			close(pair[0]);
-		forget_child(http);
-	}
+	r = lg_http_keeper_run(http->keeper, pair[1], http->listen_fd);
+	close(pair[1]);
+	if (r == 0)
+		r = watch_child(http, pair[0]);
+	if (r < 0 && !http->bev)
+		close(pair[0]);
+	if (r < 0 && http->bev)
+		distrust(http);
 	return r;
-}
-
-/* The next second brings the next child. */
-static void on_death(void *arg)
-{
-	forget_child(arg);
 }
 
 static void on_second(void *arg)
 {
 	struct lg_http *http = arg;
+	int r;
 
 	http->questions_left = QUESTIONS_PER_S;
-	if (!http->pid && start_child(http) == 0)
+	if (http->bev)
+		return;
+	r = start_child(http);
+	if (r == 0)
 		http->restarts++;
+	if (r == -EPIPE && !http->keeper_is_gone) {
+		http->keeper_is_gone = true;
+		http->handlers.trouble(http->arg, "the process that starts HTTP processes has ended: metrics and health are gone until this "
+						  "daemon is restarted");
+	}
 }
 
 /* The first child is waited for, so that what keeps it from being confined is an error at start and not a loop of restarts. */
@@ -274,12 +241,12 @@ static int await_hello(struct lg_http *http, const char *address, struct lg_comp
 		return hello.error;
 	}
 	http->greeted = true;
+	http->pid = hello.pid;
 	return 0;
 }
 
-int lg_http_start(struct lg_loop *loop, const char *address,
-		  void (*fn)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply), void *arg,
-		  struct lg_http **ret_http, struct lg_complaint *c)
+int lg_http_start(struct lg_loop *loop, struct lg_http_keeper *keeper, const char *address, const struct lg_http_handlers *handlers,
+		  void *arg, struct lg_http **ret_http, struct lg_complaint *c)
 {
 	_cleanup_(lg_http_free) struct lg_http *http = NULL;
 	int r;
@@ -288,10 +255,10 @@ int lg_http_start(struct lg_loop *loop, const char *address,
 	if (!http)
 		return -ENOMEM;
 	http->loop = loop;
-	http->fn = fn;
+	http->keeper = keeper;
+	http->handlers = *handlers;
 	http->arg = arg;
 	http->listen_fd = -1;
-	http->pidfd = -1;
 	http->questions_left = QUESTIONS_PER_S;
 	r = lg_address_listen(address, &http->listen_fd, c);
 	if (r < 0)
@@ -316,7 +283,10 @@ struct lg_http *lg_http_free(struct lg_http *http)
 	if (!http)
 		return NULL;
 	lg_source_free(http->ticker);
-	forget_child(http);
+	if (http->bev)
+		bufferevent_free(http->bev);
+	/* Its port is free when it is gone. */
+	lg_http_keeper_stop(http->keeper, true);
 	if (http->listen_fd >= 0)
 		close(http->listen_fd);
 	free(http);

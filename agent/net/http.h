@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * HTTP in an unprivileged child process. The parent binds the port (so that a port in use is an error at start), forks, and answers the
- * child's questions over a socket pair; the child speaks HTTP (evhttp), holds no capability and no other descriptor, and dies with its
- * parent. Whoever breaks the HTTP parser gets a process that can do nothing.
+ * HTTP in an unprivileged child process. The parent binds the port (so that a port in use is an error at start), has the keeper fork, and
+ * answers the child's questions over a socket pair; the child speaks HTTP (evhttp), holds no capability, no other descriptor and nothing of
+ * its parent's memory, and dies with its parent. Whoever breaks the HTTP parser gets a process that can do nothing.
  */
 #pragma once
 
@@ -12,6 +12,7 @@
 
 struct lg_loop;
 struct lg_http;
+struct lg_http_keeper;
 
 struct lg_http_request {
 	const char *method;	/* "GET" or "HEAD"; others are answered 405 by the child */
@@ -24,11 +25,16 @@ struct lg_http_reply {
 	struct lg_text body;
 };
 
-/* fn fills *reply at once (it is zeroed before); called on the loop. Starts the child; a child that dies is started again (at most once
- * per second) and counted. */
-int lg_http_start(struct lg_loop *loop, const char *address,
-		  void (*fn)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply), void *arg,
-		  struct lg_http **ret_http, struct lg_complaint *c);
+struct lg_http_handlers {
+	/* Fills *reply at once (it is zeroed before); called on the loop. */
+	void (*request)(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
+	/* Something about the child that people should know of, once for each time. */
+	void (*trouble)(void *arg, const char *text);
+};
+
+/* Starts the child, with a keeper that serves no other; a child that dies is started again (at most once per second) and counted. */
+int lg_http_start(struct lg_loop *loop, struct lg_http_keeper *keeper, const char *address, const struct lg_http_handlers *handlers,
+		  void *arg, struct lg_http **ret_http, struct lg_complaint *c);
 /* Ends the child. */
 struct lg_http *lg_http_free(struct lg_http *http);
 LG_CLEANUP(struct lg_http, lg_http_free)

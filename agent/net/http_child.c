@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "net/confine.h"
+#include "net/syscalls.h"
 
-#define CONNECTIONS_MAX 256
-#define FDS_MAX (CONNECTIONS_MAX + 16)	/* and those of the event base, the pair, the listener */
 #define HEADERS_BYTES_MAX 8192
 #define BODY_BYTES_MAX 4096		/* bodies are read and thrown away, so that their sender gets to see the 405 */
 #define SILENCE_S 10			/* a connection on which nothing moves */
@@ -38,7 +38,7 @@ struct child {
 	struct {
 		uint64_t cookie;	/* which socket has this number: the kernel never uses a cookie twice */
 		uint32_t age_s;
-	} sockets[FDS_MAX];
+	} sockets[LG_HTTP_FDS_MAX];
 };
 
 static void read_all(int fd, void *buf, size_t len)
@@ -174,7 +174,7 @@ static void on_second(evutil_socket_t unused, short what, void *arg)
 
 	(void)unused;
 	(void)what;
-	for (int fd = child->listen_fd + 1; fd < FDS_MAX; fd++) {
+	for (int fd = child->listen_fd + 1; fd < LG_HTTP_FDS_MAX; fd++) {
 		socklen_t len = sizeof(uint64_t);
 		uint64_t cookie = 0;
 
@@ -230,6 +230,16 @@ static int open_child(struct child *child)
 	return open_http(child);
 }
 
+/* In a signal's handler. Its standard error leads nowhere: the parent is told, once it can make no difference to what is being said. */
+static void on_refused_call(int number, const char *name, bool ends)
+{
+	const struct lg_http_question last = { .is_head = LG_HTTP_REFUSED, .path_len = (uint32_t)number };
+
+	(void)name;
+	if (ends)
+		write_all(3, &last, sizeof(last));
+}
+
 _Noreturn void lg_http_child_run(int pair, int listener, pid_t parent)
 {
 	static struct child child;
@@ -242,12 +252,18 @@ _Noreturn void lg_http_child_run(int pair, int listener, pid_t parent)
 	if (hello.error == 0) {
 		child.pair = 3;
 		child.listen_fd = 4;
-		hello.error = lg_confine(parent, FDS_MAX, &step);
+		hello.error = lg_confine(parent, LG_HTTP_FDS_MAX, false, &step);
 	}
 	if (hello.error == 0) {
 		step = "opening its event base";
 		hello.error = open_child(&child);
 	}
+	if (hello.error == 0) {
+		step = "filtering its system calls";
+		tzset(); /* reads a file, and answers have a date */
+		hello.error = lg_syscalls_confine(LG_SYSCALLS_HTTP, on_refused_call);
+	}
+	hello.pid = getpid();
 	snprintf(hello.step, sizeof(hello.step), "%s", step);
 	write_all(child.pair, &hello, sizeof(hello));
 	if (hello.error == 0)

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "role/drop.h"
 #include "rules/action.h"
 #include "rules/lines.h"
 
@@ -586,12 +587,12 @@ static int kern_start(struct lg_node *n, const struct lg_role_args *args, enum l
 
 static int outside_start(struct lg_node *n, struct lg_complaint *c)
 {
+	static const struct lg_http_handlers http = { lg_node_http, lg_role_http_trouble };
 	char path[512];
 	int r;
 
-	/* The HTTP child is forked before there is any BPF descriptor that it could inherit. */
-	if (strcmp(n->config.metrics, "off") != 0) {
-		r = lg_http_start(n->loop, n->config.metrics, lg_node_http, n, &n->http, c);
+	if (n->keeper) {
+		r = lg_http_start(n->loop, n->keeper, n->config.metrics, &http, n, &n->http, c);
 		if (r < 0)
 			return r;
 	}
@@ -627,6 +628,16 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	return 0;
 }
 
+/* All that needs privileges is done; what is needed from now on is kept. */
+static int node_drop(const struct lg_node *n, struct lg_complaint *c)
+{
+	const struct lg_config *config = &n->config;
+	const struct lg_drop_paths paths = { { config->rules, config->tls.ca, config->tls.certificate, config->tls.key },
+					     { config->state_dir, config->run_dir, lg_kern_dir(n->kern) } };
+
+	return lg_drop(config, LG_CONFIG_NODE, &paths, c);
+}
+
 /* Everything, in order. Returns an enum lg_exit; what was begun is undone by node_stop(). */
 static int node_start(struct lg_node *n, const struct lg_role_args *args)
 {
@@ -637,7 +648,9 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 
 	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, NULL))
 		return LG_EXIT_REFUSED;
-	r = rules_first(n, &rules, &c);
+	r = lg_role_keeper_start(&n->config, &n->keeper, &c);
+	if (r == 0)
+		r = rules_first(n, &rules, &c);
 	if (r == 0)
 		r = lg_node_links_check(n, &c);
 	if (r == 0)
@@ -654,6 +667,8 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 		r = sources_start(n);
 	if (r == 0)
 		r = upstream_start(n, &c);
+	if (r == 0)
+		r = node_drop(n, &c);
 	if (r < 0) {
 		if (!c.text[0])
 			lg_complain(&c, "cannot start: %s", strerror(-r));
@@ -679,6 +694,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_secure_stop(&n->secure);
 	lg_admin_free(n->admin);
 	lg_http_free(n->http);
+	lg_http_keeper_free(n->keeper);
 	lg_source_free(n->ticker);
 	lg_source_free(n->stopper);
 	lg_source_free(n->trial_timer);

@@ -13,6 +13,7 @@
 #include "lease/lessee.h"
 #include "loop/loop.h"
 #include "net/http.h"
+#include "net/http_keeper.h"
 #include "role/last_rules.h"
 #include "role/role.h"
 #include "role/secure.h"
@@ -89,6 +90,7 @@ struct lg_node {
 	struct lg_kern *kern;
 	struct lg_links *links;
 	struct lg_source *links_reader, *links_ticker, *links_timer;
+	struct lg_http_keeper *keeper;	/* NULL: no metrics are wanted */
 	struct lg_http *http;
 	struct lg_admin *admin;
 	struct lg_secure secure;

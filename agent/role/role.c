@@ -62,6 +62,17 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 	return true;
 }
 
+int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c)
+{
+	return strcmp(config->metrics, "off") == 0 ? 0 : lg_http_keeper_start(ret_keeper, c);
+}
+
+void lg_role_http_trouble(void *arg, const char *text)
+{
+	(void)arg;
+	lg_error("%s", text);
+}
+
 enum lg_exit lg_role_exit(int err)
 {
 	return err == -EACCES || err == -EPERM ? LG_EXIT_PRIVILEGE : LG_EXIT_REFUSED;

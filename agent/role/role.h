@@ -7,6 +7,7 @@
 
 #include "base/complaint.h"
 #include "base/mem.h"
+#include "net/http_keeper.h"
 #include "rules/config.h"
 #include "rules/rule.h"
 
@@ -46,6 +47,10 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		  struct lg_rules **ret_rules);
 /* Logs what may surprise the writer of the rules. */
 void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
+/* The process that starts HTTP processes, unless there is to be none: first of all, before a secret is read. NULL then. */
+int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c);
+/* For struct lg_http_handlers. */
+void lg_role_http_trouble(void *arg, const char *text);
 /* What to end with after a negative errno from anything but the kernel's part: folders, sockets and ports ask for privileges, too. */
 enum lg_exit lg_role_exit(int err);
 /* Makes run_dir and state_dir, takes <run_dir>/<role>.lock. The lock goes with the descriptor. */

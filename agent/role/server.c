@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/age.h"
+#include "role/drop.h"
 #include "rules/yaml.h"
 
 #define SWEEP_PERIOD_NS (1 * LG_NS_PER_S)
@@ -473,12 +474,13 @@ static int self_find(struct lg_server *s)
 
 static int outside_start(struct lg_server *s, struct lg_complaint *c)
 {
+	static const struct lg_http_handlers http = { lg_server_http, lg_role_http_trouble };
 	char path[512];
 	int r;
 
 	r = lg_secure_start(&s->secure, &s->config, "", s->loop, c);
-	if (r == 0 && strcmp(s->config.metrics, "off") != 0)
-		r = lg_http_start(s->loop, s->config.metrics, lg_server_http, s, &s->http, c);
+	if (r == 0 && s->keeper)
+		r = lg_http_start(s->loop, s->keeper, s->config.metrics, &http, s, &s->http, c);
 	snprintf(path, sizeof(path), "%s/region.sock", s->config.run_dir);
 	return r < 0 ? r : lg_admin_start(s->loop, path, lg_server_admin, s, &s->admin, c);
 }
@@ -630,8 +632,31 @@ static void descriptors_raise(void)
 		lg_warn("cannot raise the limit of open files: %s", strerror(errno));
 }
 
+/* All that needs privileges is done. */
+static int server_drop(const struct lg_server *s, struct lg_complaint *c)
+{
+	const struct lg_config *config = &s->config;
+	const struct lg_drop_paths paths = {
+		{ config->rules, config->tls.ca, config->tls.certificate, config->tls.key, config->etcd.password_file },
+		{ config->state_dir, config->run_dir },
+	};
+
+	return lg_drop(config, LG_CONFIG_REGION, &paths, c);
+}
+
+/* One for all lives: a later one has a process that read the key of its certificate, and may not change a child's user. */
+static int keeper_get(struct lg_server *s, struct lg_http_keeper **keeper, bool is_first, struct lg_complaint *c)
+{
+	int r = is_first ? lg_role_keeper_start(&s->config, keeper, c) : 0;
+
+	if (r == 0 && !*keeper && strcmp(s->config.metrics, "off") != 0)
+		lg_warn("metrics: they were off when this process started: restart it to have them");
+	s->keeper = strcmp(s->config.metrics, "off") == 0 ? NULL : *keeper;
+	return r;
+}
+
 /* Up to where a life begins once the store says so. */
-static int server_start(struct lg_server *s, const struct lg_role_args *args)
+static int server_start(struct lg_server *s, const struct lg_role_args *args, struct lg_http_keeper **keeper, bool is_first)
 {
 	struct lg_complaint c = { 0 };
 	int r;
@@ -639,7 +664,9 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 	if (!lg_role_read(args, LG_CONFIG_REGION, &s->config, &s->first_rules))
 		return LG_EXIT_REFUSED;
 	descriptors_raise();
-	r = self_find(s);
+	r = keeper_get(s, keeper, is_first, &c);
+	if (r == 0)
+		r = self_find(s);
 	if (r == 0)
 		r = lg_role_lock(&s->config, "region", &s->lock_fd, &c);
 	if (r == 0)
@@ -654,6 +681,8 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args)
 		r = outside_start(s, &c);
 	if (r == 0)
 		r = store_start(s, &c);
+	if (r == 0)
+		r = server_drop(s, &c);
 	return r < 0 ? start_failed(r, &c) : LG_EXIT_OK;
 }
 
@@ -682,7 +711,7 @@ static void server_stop(struct lg_server *s)
 }
 
 /* One life of a server, from its start until it ends or leads no longer. */
-static int life_run(const struct lg_role_args *args)
+static int life_run(const struct lg_role_args *args, struct lg_http_keeper **keeper, bool is_first)
 {
 	struct lg_server *s;
 	int code;
@@ -693,7 +722,7 @@ static int life_run(const struct lg_role_args *args)
 		return LG_EXIT_REFUSED;
 	}
 	s->lock_fd = -1;
-	code = server_start(s, args);
+	code = server_start(s, args, keeper, is_first);
 	if (code == LG_EXIT_OK)
 		code = lg_loop_run(s->loop);
 	if (code < 0) {
@@ -707,10 +736,10 @@ static int life_run(const struct lg_role_args *args)
 
 int lg_server_run(const struct lg_role_args *args)
 {
-	int code;
+	_cleanup_(lg_http_keeper_free) struct lg_http_keeper *keeper = NULL;
+	int code = life_run(args, &keeper, true);
 
-	do
-		code = life_run(args);
-	while (code == LIFE_OVER);
+	while (code == LIFE_OVER)
+		code = life_run(args, &keeper, false);
 	return code;
 }

@@ -127,6 +127,7 @@ struct lg_server {
 	struct lg_rules *first_rules;	/* until a life begins with them */
 	struct lg_secure secure;
 	struct lg_lease_server *service;
+	struct lg_http_keeper *keeper;	/* of the process; NULL: no metrics are wanted */
 	struct lg_http *http;
 	struct lg_admin *admin;
 	struct lg_source *sources[8];

@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from lib.daemon import Instance
+from lib.daemon import Instance, children
 from lib.host import fresh_name
 from lib.net import Namespace
 from lib.prom import Page
@@ -42,17 +42,6 @@ def region():
         print(f"--- leasegated region\n{daemon.stderr}")
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-        return [int(word) for word in f.read().split()]
-
-
-def child_of(daemon):
-    got = children(daemon.pid)
-    assert len(got) == 1, got
-    return got[0]
-
-
 def proc_status(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
@@ -73,7 +62,7 @@ def ask(ns, method, path, body=None):
 
 
 def test_the_process_that_speaks_http_has_no_power(region):
-    child = child_of(region)
+    child = region.http_child()
     status = proc_status(child)
     assert {status[k] for k in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert status["Uid"].split() == status["Gid"].split() == ["65534"] * 4
@@ -100,20 +89,20 @@ def test_pages_methods_and_sizes(region):
         assert status == 405 and headers["Allow"] == "GET, HEAD", method
     assert ask(ns, "POST", "/metrics", b"x" * 5000)[0] == 413
     assert ask(ns, "GET", "/" + "a" * 1100)[0] == 414
-    assert child_of(region) and region.alive
+    assert region.http_child() and region.alive
 
 
 def test_a_killed_process_comes_back_and_is_counted(region):
-    first = child_of(region)
+    first = region.http_child()
     os.kill(first, signal.SIGKILL)
-    second = until(lambda: next((c for c in children(region.pid) if c != first), None), "another one was started")
+    second = until(lambda: next((c for c in children(region.keeper()) if c != first), None), "another one was started")
     assert proc_status(second)["CapEff"] == "0" * 16 or until(lambda: proc_status(second)["CapEff"] == "0" * 16, "it is confined")
     _, _, body = until(lambda: ask(region.ns, "GET", "/metrics"), "it serves")
     assert Page(body.decode()).get("leasegate_http_restarts_total") == 1
 
 
 def test_it_dies_with_its_parent(region):
-    child = child_of(region)
+    child = region.http_child()
     region.kill()
     until(lambda: not os.path.exists(f"/proc/{child}") or proc_status(child)["State"].startswith("Z"), "the child is gone")
     assert region.ns.listening() == []
@@ -137,7 +126,7 @@ def test_garbage_and_slow_clients_keep_nobody_out(region, n):
         for s in idle:
             s.close()
     assert ask(region.ns, "GET", "/healthz")[0] == 200
-    assert region.alive and child_of(region)
+    assert region.alive and region.http_child()
 
 
 @pytest.mark.long

@@ -44,6 +44,11 @@ def _scalar(v):
     return str(v)
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(word) for word in f.read().split()]
+
+
 class Daemon:
     """One `leasegated ROLE` in a namespace. stderr is kept line by line; nothing is ever read from it twice."""
 
@@ -118,6 +123,17 @@ class Daemon:
     def reload(self):
         os.kill(self.pid, signal.SIGHUP)
 
+    def keeper(self):
+        """The process that starts the one that speaks HTTP: the only child a daemon has."""
+        got = children(self.pid)
+        assert len(got) == 1, got
+        return got[0]
+
+    def http_child(self):
+        got = children(self.keeper())
+        assert len(got) == 1, got
+        return got[0]
+
 
 def abi_version():
     """Of the maps, as the programs are built with."""
@@ -147,6 +163,7 @@ class Instance:
                 d.stop()
             except AssertionError as e:
                 errors.append(str(e))
+            errors += [line for line in d.lines if ": system call " in line]
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.tool("detach")
         with contextlib.suppress(OSError):

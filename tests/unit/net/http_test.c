@@ -13,14 +13,19 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "net/http_child.h"
+#include "net/http_keeper.h"
+#include "net/syscalls.h"
 #include "tests/unit/net/net_test.h"
 
 #define BODY_MAX (16u << 20) /* the longest body, as net/http_child.h says */
 
 struct fixture {
 	struct net_loop n;
+	struct lg_http_keeper *keeper;
 	struct lg_http *http;
 	unsigned int n_requests;
+	char trouble[256];
 	char method[8];
 	char path[1100];
 	size_t page_bytes;	/* of the page "/page" */
@@ -50,18 +55,28 @@ static void on_request(void *arg, const struct lg_http_request *request, struct 
 		reply->status = 404;
 }
 
+static void on_trouble(void *arg, const char *text)
+{
+	struct fixture *f = arg;
+
+	snprintf(f->trouble, sizeof(f->trouble), "%s", text);
+}
+
+static const struct lg_http_handlers handlers = { on_request, on_trouble };
+
 static void begin(struct fixture *f)
 {
 	struct lg_complaint c = { 0 };
 
 	*f = (struct fixture){ .n = net_loop_new() };
-	if (lg_http_start(f->n.loop, "127.0.0.1:0", on_request, f, &f->http, &c) < 0)
+	if (lg_http_keeper_start(&f->keeper, &c) < 0 || lg_http_start(f->n.loop, f->keeper, "127.0.0.1:0", &handlers, f, &f->http, &c) < 0)
 		fail_msg("%s", c.text);
 }
 
 static void end(struct fixture *f)
 {
 	lg_http_free(f->http);
+	lg_http_keeper_free(f->keeper);
 	net_loop_free(&f->n);
 }
 
@@ -303,9 +318,9 @@ static void check_line(const char *text, const char *line)
 
 static void the_child_has_no_capability_and_no_way_to_get_one(void **state)
 {
-	char text[4096], want[64];
+	char text[4096], keeper[4096], want[64];
 	struct fixture f;
-	int pid;
+	int pid, parent;
 
 	(void)state;
 	if (geteuid() != 0)
@@ -323,8 +338,16 @@ static void the_child_has_no_capability_and_no_way_to_get_one(void **state)
 	check_line(text, "\nCapBnd:\t0000000000000000\n");
 	check_line(text, "\nCapAmb:\t0000000000000000\n");
 	check_line(text, "\nNoNewPrivs:\t1\n");
+	/* Its keeper is our child, and has no more than it has. */
+	assert_int_equal(sscanf(strstr(text, "\nPPid:"), "\nPPid: %d", &parent), 1);
+	read_proc(parent, "status", keeper, sizeof(keeper));
 	snprintf(want, sizeof(want), "\nPPid:\t%d\n", getpid());
-	check_line(text, want);
+	check_line(keeper, want);
+	check_line(keeper, "\nUid:\t65534\t65534\t65534\t65534\n");
+	check_line(keeper, "\nCapPrm:\t0000000000000000\n");
+	check_line(keeper, "\nCapBnd:\t0000000000000000\n");
+	check_line(keeper, "\nNoNewPrivs:\t1\n");
+	check_line(text, lg_syscalls_filtered() ? "\nSeccomp:\t2\n" : "\nSeccomp:\t0\n");
 	read_proc(pid, "limits", text, sizeof(text));
 	check_line(text, "Max processes             0                    0");
 	check_line(text, "Max core file size        0                    0");
@@ -421,7 +444,7 @@ static void a_child_that_dies_is_started_again_within_seconds(void **state)
 	first = lg_http_pid(f.http);
 	assert_int_equal(lg_http_restarts(f.http), 0);
 	kill(first, SIGKILL);
-	WAIT_FOR(f.n.loop, lg_http_restarts(f.http) == 1);
+	WAIT_FOR(f.n.loop, lg_http_restarts(f.http) == 1 && lg_http_pid(f.http));
 	assert_int_not_equal(lg_http_pid(f.http), first);
 	assert_int_equal(kill(first, 0), -1);
 	request(&f, "GET /hello HTTP/1.1", &a);
@@ -527,6 +550,45 @@ static void a_child_that_breaks_the_format_is_killed_and_replaced(void **state)
 	}
 }
 
+static void a_child_that_was_made_to_do_something_else_ends_and_is_told_of(void **state)
+{
+	static const struct {
+		uint32_t is_head, path_len;
+	} last = { LG_HTTP_REFUSED, SYS_execve };
+	struct fixture f;
+	int fd;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	begin(&f);
+	fd = steal_pair(&f);
+	assert_int_equal(send(fd, &last, sizeof(last), MSG_NOSIGNAL), sizeof(last));
+	WAIT_FOR(f.n.loop, lg_http_restarts(f.http) == 1);
+	assert_non_null(strstr(f.trouble, "(execve), which it may not"));
+	close(fd);
+	end(&f);
+}
+
+/* Nothing is asked of it while a child runs, and a daemon that enforces goes on without a page. */
+static void a_keeper_that_ended_is_told_of_once(void **state)
+{
+	struct fixture f;
+	char text[4096];
+	int keeper;
+
+	(void)state;
+	begin(&f);
+	read_proc(lg_http_pid(f.http), "status", text, sizeof(text));
+	assert_int_equal(sscanf(strstr(text, "\nPPid:"), "\nPPid: %d", &keeper), 1);
+	kill(keeper, SIGKILL);
+	WAIT_FOR(f.n.loop, f.trouble[0]);
+	assert_non_null(strstr(f.trouble, "until this daemon is restarted"));
+	assert_int_equal(lg_http_restarts(f.http), 0);
+	assert_int_equal(lg_http_pid(f.http), 0);
+	end(&f);
+}
+
 static void a_child_that_floods_is_answered_no_more_than_200_times_a_second(void **state)
 {
 	static const struct {
@@ -592,9 +654,9 @@ static void a_port_in_use_is_an_error_at_start(void **state)
 	(void)state;
 	begin(&f);
 	snprintf(address, sizeof(address), "127.0.0.1:%d", lg_http_port(f.http));
-	assert_int_equal(lg_http_start(f.n.loop, address, on_request, &f, &other, &c), -EADDRINUSE);
+	assert_int_equal(lg_http_start(f.n.loop, f.keeper, address, &handlers, &f, &other, &c), -EADDRINUSE);
 	assert_non_null(strstr(c.text, address));
-	assert_int_equal(lg_http_start(f.n.loop, "127.0.0.1", on_request, &f, &other, &c), -EINVAL);
+	assert_int_equal(lg_http_start(f.n.loop, f.keeper, "127.0.0.1", &handlers, &f, &other, &c), -EINVAL);
 	end(&f);
 }
 
@@ -602,8 +664,7 @@ static void a_port_in_use_is_an_error_at_start(void **state)
 static void a_child_that_cannot_be_confined_is_an_error_at_start(void **state)
 {
 	struct lg_complaint c = { 0 };
-	struct lg_http *http;
-	struct net_loop n;
+	struct lg_http_keeper *keeper;
 	int status;
 	pid_t pid;
 
@@ -615,13 +676,9 @@ static void a_child_that_cannot_be_confined_is_an_error_at_start(void **state)
 		struct { uint32_t version; int pid; } head = { 0x20080522, 0 };
 		struct { uint32_t effective, permitted, inheritable; } caps[2] = { 0 };
 
-		n = net_loop_new();
 		if (syscall(SYS_capset, &head, caps) < 0)
 			_exit(1);
-		_exit(lg_http_start(n.loop, "127.0.0.1:0", on_request, NULL, &http, &c) == -EPERM &&
-				      strstr(c.text, "CAP_SETUID")
-			      ? 0
-			      : 2);
+		_exit(lg_http_keeper_start(&keeper, &c) == -EPERM && strstr(c.text, "CAP_SETUID") ? 0 : 2);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
@@ -644,6 +701,8 @@ int main(void)
 		cmocka_unit_test(signals_meant_for_the_parent_leave_the_child_alone),
 		cmocka_unit_test(the_child_ends_with_its_parent),
 		cmocka_unit_test(a_child_that_breaks_the_format_is_killed_and_replaced),
+		cmocka_unit_test(a_child_that_was_made_to_do_something_else_ends_and_is_told_of),
+		cmocka_unit_test(a_keeper_that_ended_is_told_of_once),
 		cmocka_unit_test(a_child_that_floods_is_answered_no_more_than_200_times_a_second),
 		cmocka_unit_test(connections_beyond_the_limit_wait_and_old_ones_leave),
 		cmocka_unit_test(a_port_in_use_is_an_error_at_start),
