@@ -2,8 +2,8 @@
 /*
  * An instance through its life: rules swapped under a flood, a build with another layout of the maps and back, and processes that die
  * between any two steps of start, reload, takeover and detach. With LIFE=PATTERN in the environment the long tests of these names run
- * instead, some tens of minutes for LIFE='*': at every step (from LIFE_FIRST on every LIFE_STRIDE-th), and LIFE_KILLS (1,000) times at
- * any time.
+ * instead, some tens of minutes for LIFE='*': at every step (from LIFE_FIRST on every LIFE_STRIDE-th), and LIFE_KILLS (1,000) times each
+ * at a random step of a random one and at any time (SEED).
  */
 #include "tests/bpf/kern_world.h"
 
@@ -174,33 +174,41 @@ static uint64_t flood_stop(struct flood *f)
 /* Counts what came through to lgk0. A frame of another kind, which nothing limits, comes after all that was sent before it. */
 struct receiver {
 	int data, marker;
+	uint32_t n;
 };
 
 static struct receiver receiver_open(void)
 {
 	int size = 32 << 20;
-	struct receiver r = { packet_socket("lgk0", ETH_P_IP), packet_socket("lgk0", TEST_ETHERTYPE) };
+	struct receiver r = { packet_socket("lgk0", ETH_P_IP), packet_socket("lgk0", TEST_ETHERTYPE), 0 };
 
 	setsockopt(r.data, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	return r;
+}
+
+/* Takes what has come: a minute's worth of packets has room in the socket. */
+static void receiver_drain(struct receiver *r)
+{
+	char frame[2048];
+
+	while (recv(r->data, frame, sizeof(frame), MSG_DONTWAIT) > 0)
+		r->n++;
 }
 
 static uint32_t receiver_close(struct receiver *r)
 {
 	char frame[2048] = { 0 };
 	int tx = packet_socket("lgk1", 0);
-	uint32_t n = 0;
 
 	memset(frame, 0xff, ETH_ALEN);
 	*(uint16_t *)(frame + 2 * ETH_ALEN) = htons(TEST_ETHERTYPE);
 	assert_int_equal(send(tx, frame, 60, 0), 60);
 	assert_int_equal(recv(r->marker, frame, sizeof(frame), 0), 60);
-	while (recv(r->data, frame, sizeof(frame), MSG_DONTWAIT) > 0)
-		n++;
+	receiver_drain(r);
 	close(tx);
 	close(r->data);
 	close(r->marker);
-	return n;
+	return r->n;
 }
 
 /* Sends n; returns how many came through. */
@@ -472,12 +480,17 @@ static void check_refused(void)
 	check_pins(LG_ABI_VERSION);
 }
 
-static void check_carried(uint32_t host, uint32_t source, uint32_t leased, uint32_t more, bool is_whole)
+static void check_carried_levels(uint32_t host, uint32_t source, uint32_t leased, uint32_t more)
 {
 	assert_int_equal(said_of("spent", host, 0), SPENT + more);
 	assert_int_equal(said_of("spent", source, 1), SPENT + more);
 	assert_int_equal(said_of("granted", leased, 1), GRANTED);
 	assert_int_equal(said_of("spent", leased, 1), 2 * SPENT + more);
+}
+
+static void check_carried(uint32_t host, uint32_t source, uint32_t leased, uint32_t more, bool is_whole)
+{
+	check_carried_levels(host, source, leased, more);
 	assert_int_equal(said_of("epoch", leased, 1), 5);
 	/* A process that died behind the takeover's last step but one leaves limits of 0, until the node loads its rules. */
 	assert_true(said_number("limit.host") == HOST_BURST || (!is_whole && said_number("limit.host") == 0));
@@ -817,6 +830,111 @@ static void a_detach_that_dies_at_any_step_is_ended_by_the_next_or_by_a_start(vo
 	nothing_left();
 }
 
+/* ---- any of them, one after the other ---- */
+
+static int child_start_and_reload(void *arg)
+{
+	int r = child_start(arg);
+
+	return r ? r : rules_load(BASE_RULES, 5);
+}
+
+static struct deed {
+	const char *name;
+	int (*run)(void *arg);
+	void *arg;
+	bool loses_levels, loses_link;
+	uint32_t n_points; /* as far as is known */
+} deeds[] = {
+	{ "reload", child_start_and_reload, NULL, false, false, 60 }, { "reload", child_start_and_reload, NULL, false, false, 60 },
+	{ "start", child_start, NULL, false, false, 40 },             { "start", child_start, NULL, false, false, 40 },
+	{ "upgrade", exec_next, "migrate", false, false, 90 },        { "upgrade", exec_next, "migrate", false, false, 90 },
+	{ "start anew", exec_next, "discard", true, false, 74 },      { "detach", child_detach, NULL, true, true, 38 },
+};
+
+/* One of the deeds is done up to a step of it. Returns whether it died there. */
+static bool die_somewhere(struct deed *d)
+{
+	struct lg_killed k;
+
+	lg_kill_at(d->run, d->arg, 1 + (uint32_t)random() % d->n_points, false, &k);
+	print_message("%s %s '%s'\n", d->name, k.ended ? "ended after" : "died before", k.at);
+	if (k.ended && k.n)
+		d->n_points = k.n;
+	return !k.ended;
+}
+
+/* The next start, of this build or, where that is refused, of the other one. Returns which. */
+static bool made_good_by_this_build(void)
+{
+	struct lg_kern_options o = life_options();
+
+	if (lg_kern_open(&o, &kern, &fail, &complaint) >= 0) {
+		attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
+		rules_load_ok(BASE_RULES, 0);
+		check_pins(LG_ABI_VERSION);
+		return true;
+	}
+	if (next("refuse"))
+		next_ok("migrate");
+	check_pins(LG_ABI_VERSION + 1);
+	return false;
+}
+
+/* One to three deaths without a start between them, and a start, which finds all levels as they were. Returns how many died. */
+static uint32_t a_few_deaths(uint32_t *more, const uint32_t ids[3])
+{
+	bool has_levels = true, has_link = true;
+	struct link_facts link = link_facts();
+	uint32_t n_died = 0;
+
+	kern = lg_kern_free(kern);
+	for (uint32_t n = 1 + (uint32_t)random() % 3; n; n--) {
+		struct deed *d = &deeds[(size_t)random() % N_ELEMS(deeds)];
+
+		n_died += die_somewhere(d);
+		has_levels &= !d->loses_levels;
+		has_link &= !d->loses_link;
+		if (!has_link)
+			continue;
+		assert_int_equal(link_facts().id, link.id);
+		assert_int_equal(xdp_prog_id("lgk0"), link_facts().prog_id);
+	}
+	if (!made_good_by_this_build()) {
+		if (has_levels)
+			check_carried_levels(ids[0], ids[1], ids[2], *more);
+		has_levels = false;
+	} else if (has_levels) {
+		check_levels(*more);
+		assert_int_equal(pass(1), *more < HOST_BURST - SPENT);
+		*more += *more < HOST_BURST - SPENT;
+	}
+	if (has_levels)
+		return n_died;
+	start_anew();
+	*more = 0;
+	return n_died;
+}
+
+static void whatever_dies_at_any_step_the_next_start_has_one_link_and_all_levels(void **state)
+{
+	const char *kills = getenv("LIFE_KILLS"), *seed = getenv("SEED");
+	uint32_t n_kills = kills ? (uint32_t)atoi(kills) : 1000, n = 0, n_starts = 0, more = 0, ids[3];
+	unsigned with = seed ? (unsigned)atoi(seed) : (unsigned)time(NULL);
+
+	(void)state;
+	srandom(with);
+	print_message("%u kills, SEED=%u\n", n_kills, with);
+	start_anew();
+	ids[0] = rule_id("host");
+	ids[1] = rule_id("source");
+	ids[2] = rule_id("leased");
+	for (; n < n_kills; n_starts++)
+		n += a_few_deaths(&more, ids);
+	print_message("%u died, %u starts made it good\n", n, n_starts);
+	nothing_left();
+}
+
 /* ---- and at any time ---- */
 
 #define KILL_RULES \
@@ -881,6 +999,7 @@ static void whenever_a_process_dies_no_more_is_admitted_than_rate_and_one_burst(
 		rules_load_ok(KILL_RULES, 0);
 		assert_int_equal(link_facts().id, link.id);
 		check_pins(LG_ABI_VERSION);
+		receiver_drain(&r);
 	}
 	flood_stop(&f);
 	took_ns = lg_clock_now_ns() - start_ns;
@@ -908,6 +1027,7 @@ int main(void)
 		L(a_takeover_that_dies_at_any_step_is_ended_or_taken_back),
 		L(a_start_anew_in_the_place_of_others_dies_at_any_step),
 		L(a_detach_that_dies_at_any_step_is_ended_by_the_next_or_by_a_start),
+		L(whatever_dies_at_any_step_the_next_start_has_one_link_and_all_levels),
 		L(whenever_a_process_dies_no_more_is_admitted_than_rate_and_one_burst),
 	};
 
