@@ -262,6 +262,28 @@ static void a_packet_matches_one_log_at_most_and_logs_come_last(void **state)
 	assert_int_equal(l.c.line, 4);
 }
 
+static void four_rules_about_connections_may_match_a_packet_and_five_may_not(void **state)
+{
+	static const char five[] = "rules:\n"
+				   "  - {name: a, unit: connections, limit: 9/1s, match: {destination_port: 443}}\n"
+				   "  - {name: b, unit: connections, limit: 9/1m, match: {source: 10.0.0.0/8}}\n"
+				   "  - {name: packets, limit: 9/1s}\n"
+				   "  - {name: c, unit: concurrent, limit: 9}\n"
+				   "  - {name: d, unit: half_open, limit: 9}\n"
+				   "  - {name: e, unit: half_open, limit: 9, key: {source: 32}}\n";
+	char text[sizeof(five)];
+	struct loads l;
+
+	(void)state;
+	loads_init(&l);
+	memcpy(text, five, sizeof(five));
+	*strstr(text, "  - {name: e,") = 0;
+	load_ok(&l, text);
+	assert_int_equal(load(&l, five), -EINVAL);
+	assert_string_equal(l.c.text, "a TCP packet from 10.0.0.0 to 0.0.0.0 port 443 would match 5 rules about connections, and 4 is the most");
+	assert_int_equal(l.c.line, 7);
+}
+
 static void rules_go_from_most_specific_to_most_general(void **state)
 {
 	static const char *const want[] = { "both",  "host",  "net-port", "net-ports", "net-udp",
@@ -642,6 +664,7 @@ int main(void)
 		cmocka_unit_test(windows_and_logs_reach_the_kernel),
 		cmocka_unit_test(a_window_of_another_length_begins_now_and_keeps_its_index),
 		cmocka_unit_test(a_packet_matches_one_log_at_most_and_logs_come_last),
+		cmocka_unit_test(four_rules_about_connections_may_match_a_packet_and_five_may_not),
 		cmocka_unit_test(rules_go_from_most_specific_to_most_general),
 		cmocka_unit_test(ids_stay_with_what_they_limit),
 		cmocka_unit_test(a_rule_that_left_is_retired_once_and_returns_to_its_id),
