@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lists.h"
 #include "ops.h"
 
 /* The connection of a request, with its SYN's end first, as a packet. */
@@ -136,7 +137,7 @@ static __always_inline void lg_conn_adopted(__u32 i)
 	__sync_val_compare_and_swap(&conn->word, word, lg_conn_with(word, LG_CONN_ESTABLISHED));
 }
 
-/* ADOPT: finds the rules that the connection's SYN matches. */
+/* ADOPT: finds the rules that the connection's SYN matches; who is exempt from them is not counted. */
 __noinline int lg_conn_op_adopt(__u32 i)
 {
 	struct lg_conn_op *op = bpf_map_lookup_elem(&conn_ops, &i);
@@ -163,6 +164,8 @@ __noinline int lg_conn_op_adopt(__u32 i)
 	if (op->ifindex && set->needs & LG_NEEDS_INTERFACE)
 		visit.pkt.iface_class = lg_find_interface(&visit.pkt, active);
 	lg_classify(classifier, &visit.pkt, &hits);
+	if (lg_bits_meet(&hits, &set->pass))
+		return 0;
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (lg_bits_empty(&hits))
 			break;

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "kern/sockets.h"
 
 #define SOCKETS_MAX 1048576u
@@ -195,6 +196,15 @@ static void ends_set(const struct recount *r, const struct lg_conn_key *key, con
 	op->ifindex = a ? a->ifindex : b ? b->ifindex : 0;
 }
 
+/* Lists come before rules: whoever they name is counted by none. */
+static bool is_listed(const struct recount *r, const struct lg_conn_key *key)
+{
+	const uint8_t *peer = local_find(r, key->a) ? key->b : key->a;
+	struct lg_list_row row;
+
+	return lg_kern_list_find(r->n->kern, peer, lg_addr_is_mapped(peer) ? 4 : 6, r->now_ns, &row) > 0;
+}
+
 static int socket_judge(void *arg, const void *key, void *value)
 {
 	struct recount *r = arg;
@@ -208,7 +218,7 @@ static int socket_judge(void *arg, const void *key, void *value)
 	}
 	if (k->is_new || k->has_entry || (k->version == n->set.version && !k->had_entry))
 		return 0;
-	if (n->set.needs & LG_NEEDS_CONNECTIONS)
+	if (n->set.needs & LG_NEEDS_CONNECTIONS && !is_listed(r, key))
 		ends_set(r, key, k, op_add(r, key, LG_CONN_OP_ADOPT));
 	if (k->ours && n->set.needs & LG_NEEDS_INITIATED)
 		op_add(r, key, LG_CONN_OP_OURS);

@@ -559,6 +559,18 @@ static void what_no_rule_counts_is_not_adopted(void **state)
 	assert_int_equal(n_entries(), 0);
 }
 
+static void what_is_exempt_is_not_adopted(void **state)
+{
+	(void)state;
+	connection_rule(LG_CONNECTION_OPEN, 10);
+	progs_match(p, progs_exemption(p, 0))->source_ports = (struct lg_ranges){ .n = 1, .v = { { 1000, 1000 } } };
+	publish_for_peers();
+	assert_int_equal(track(op_of(LG_CONN_OP_ADOPT, 1000)), 0);
+	assert_int_equal(n_entries(), 0);
+	assert_int_equal(track(op_of(LG_CONN_OP_ADOPT, 1001)), 1);
+	assert_int_equal(open_of(1), 1);
+}
+
 static void the_agent_ends_what_is_over_and_what_has_no_socket(void **state)
 {
 	struct lg_conn_op end = op_of(LG_CONN_OP_END, 1000);
@@ -839,6 +851,7 @@ int main(void)
 		ROW(a_full_table_of_connections_does_not_lift_the_limit_of_new_ones),
 		ROW(connections_that_were_there_before_are_adopted_once),
 		ROW(what_no_rule_counts_is_not_adopted),
+		ROW(what_is_exempt_is_not_adopted),
 		ROW(the_agent_ends_what_is_over_and_what_has_no_socket),
 		ROW(a_socket_keeps_its_connection),
 		ROW(a_rule_that_is_forgotten_is_forgotten_by_connections),

@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from lib.host import CLIENT, HOST
+from lib.net import ip
 from lib.wait import until
 
 PORT = 8080
@@ -32,9 +33,10 @@ def listening(ns):
         yield s
 
 
-def connect(ns, timeout_s=2.0):
+def connect(ns, timeout_s=2.0, source=CLIENT[4]):
     with ns.entered():
         s = socket.socket()
+    s.bind((source, 0))
     s.settimeout(timeout_s)
     s.connect((HOST[4], PORT))
     return s
@@ -56,10 +58,12 @@ def n_open(host):
 
 @pytest.mark.long
 def test_connections_from_before_the_agent_are_counted_once_and_end_at_nothing(host):
+    """But for those of a peer who is on a list."""
+    ip("address", "add", "10.90.0.3/24", "dev", "up0", ns=host.client)
     with listening(host.ns) as server:
-        clients = [connect(host.client) for _ in range(50)]
+        clients = [connect(host.client, source=source) for source in [CLIENT[4]] * 50 + ["10.90.0.3"] * 5]
         peers = [server.accept()[0] for _ in clients]
-        daemon = host.start(COUNT % 60)
+        daemon = host.start(COUNT % 60 + "lists: {allow: [10.90.0.3]}\n")
         until(lambda: n_open(host) == 50, "50 connections are adopted")
         daemon.stop()
         host.instance.node()
