@@ -3,9 +3,9 @@
  * What the home of a key makes durable before it lends, and what it takes over by that from an earlier life. See escrow.c for what a mark says.
  *
  * A successor finds C consumed and A out, at most. Token bucket: A is unknown until it is told, C drains from now on. It drained before
- * too, but how long ago the mark was made is not asked, for no two machines have one clock. Sliding window: C leaves the window within its length
- * from now on, A when the last lease is over and what was spent of it has left. Fixed window: both count in the window they were marked in;
- * in the next one it is the reserve that was made for it; in later ones nothing was lent.
+ * too, but how long ago the mark was made is not asked, for no two machines have one clock. Sliding window: C leaves the window within its
+ * length from now on, A when the last lease is over and what was spent of it has left. Fixed window: both count in the window they were
+ * marked in; in the next one it is the reserve that was made for it; in later ones nothing was lent.
  *
  * Of windows what holders tell does not make the unknown less, before all have told: they tell a little too much (ages are never overstated),
  * and what they told of leaves the window while others may still have as much. So until then all that counts of the earlier life is bounded

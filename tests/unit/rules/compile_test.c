@@ -280,7 +280,8 @@ static void four_rules_about_connections_may_match_a_packet_and_five_may_not(voi
 	*strstr(text, "  - {name: e,") = 0;
 	load_ok(&l, text);
 	assert_int_equal(load(&l, five), -EINVAL);
-	assert_string_equal(l.c.text, "a TCP packet from 10.0.0.0 to 0.0.0.0 port 443 would match 5 rules about connections, and 4 is the most");
+	assert_string_equal(l.c.text,
+			    "a TCP packet from 10.0.0.0 to 0.0.0.0 port 443 would match 5 rules about connections, and 4 is the most");
 	assert_int_equal(l.c.line, 7);
 }
 
