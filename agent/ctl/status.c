@@ -128,6 +128,21 @@ static void node_print(const json_t *node)
 		       json_string_value(json_object_get(up, "why")));
 }
 
+static void escrow_print(const json_t *escrow)
+{
+	const char *why = json_string_value(json_object_get(escrow, "why"));
+
+	if (!json_integer_value(json_object_get(escrow, "keys")) && !*why)
+		return;
+	printf("  reserves: %lld keys, %lld writes in %lld commits%s%s%s\n", (long long)json_integer_value(json_object_get(escrow, "keys")),
+	       (long long)json_integer_value(json_object_get(escrow, "writes")),
+	       (long long)json_integer_value(json_object_get(escrow, "commits")), *why ? "; NO MORE CAN BE WRITTEN: " : "", why,
+	       *why ? " (what is durable is lent, and nothing more)" : "");
+	if (json_integer_value(json_object_get(escrow, "no_room")))
+		printf("  RESERVES: %lld times no room for a key: fewer strict keys, or more regions\n",
+		       (long long)json_integer_value(json_object_get(escrow, "no_room")));
+}
+
 static void region_print(const json_t *region)
 {
 	const json_t *row;
@@ -141,6 +156,7 @@ static void region_print(const json_t *region)
 	       (long long)json_integer_value(json_object_get(region, "epoch")),
 	       (long long)json_integer_value(json_object_get(region, "region_keys")),
 	       (long long)json_integer_value(json_object_get(region, "home_keys")));
+	escrow_print(json_object_get(region, "escrow"));
 	json_array_foreach(json_object_get(region, "homes"), i, row)
 		printf("  home %-20s %-4s %7.1f ms  %s\n", json_string_value(json_object_get(row, "region")),
 		       json_string_value(json_object_get(row, "state")), json_number_value(json_object_get(row, "rtt_ms")),

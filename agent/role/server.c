@@ -81,6 +81,7 @@ static void rule_enforce(struct lg_server *s, struct lg_server_rule *rule)
 		lg_succession_free(rule->succession);
 		rule->succession = TAKE(rule->next_succession);
 	}
+	lg_server_escrow_rule(s, rule);
 	rule->terms = TAKE(rule->next_terms);
 	rule->home.terms = rule->region.terms = rule->terms;
 	for (size_t i = 0; i < s->config.n_regions; i++)
@@ -393,6 +394,7 @@ static void on_tick(void *arg)
 static void on_sweep(void *arg)
 {
 	lg_server_sweep(arg);
+	lg_server_escrow_sweep(arg);
 	lg_server_journal_watch(arg);
 	lg_holders_settle(arg);
 }
@@ -415,11 +417,14 @@ static void on_hup(void *arg)
 	lg_error("reload: %s; nothing was changed", text);
 }
 
+static void stop(struct lg_server *s)
+{
+	lg_loop_stop(s->loop, LG_EXIT_OK);
+}
+
 static void on_stop(void *arg)
 {
-	struct lg_server *s = arg;
-
-	lg_loop_stop(s->loop, LG_EXIT_OK);
+	lg_server_escrow_finish(arg, stop);
 }
 
 /* The ticker beats at the shortest tick of the rules in force. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  * Inside of the region role: one region's server. Lessor to the region's hosts, lessee of each key's home, and home of a share of the
  * keys. server.c starts and stops it, server_holders.c is who holds leases (the durable list), server_keys.c the keys at both
- * tiers, server_journal.c what is written down of them, server_status.c what it shows. */
+ * tiers, server_escrow.c what is durable before they lend, server_journal.c what is written down of them, server_status.c what it shows. */
 #pragma once
 
 #include <jansson.h>
@@ -18,9 +18,11 @@
 #include "lease/succession.h"
 #include "loop/loop.h"
 #include "net/http.h"
+#include "role/escrow_book.h"
 #include "role/meter.h"
 #include "role/role.h"
 #include "role/secure.h"
+#include "role/server_escrow.h"
 #include "role/server_journal.h"
 #include "store/journal.h"
 #include "store/store.h"
@@ -102,6 +104,7 @@ struct lg_server_home_key {
 	struct lg_home *home;
 	uint64_t due_ns;
 	uint64_t outstanding_tok;	/* as the rule's meter knows it */
+	struct lg_escrow_entry escrow;
 };
 
 /* Messages between our own region and home parts, delivered on the same turn of the loop. */
@@ -144,6 +147,7 @@ struct lg_server {
 	size_t n_local, size_local, next_local;
 	uint64_t new_keys_at_ns;			/* paces new keys */
 
+	struct lg_server_escrow *escrow;		/* what is durable before it is lent; while a life goes on */
 	struct lg_journal *journal;			/* NULL: none is kept */
 	struct lg_log_gate journal_gate;
 	uint64_t journal_dropped;			/* records, as the last complaint knew */
@@ -167,6 +171,8 @@ void lg_holders_stop(struct lg_server *s);
 int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret);
 /* A commit of a life that is about to begin: it counts in n_unsaved until it is durable. */
 int lg_holders_save(struct lg_server *s, const struct lg_store_write *write);
+/* What was counted in n_unsaved besides those is durable, or will not be (result). */
+void lg_holders_saved(struct lg_server *s, int result);
 /* Makes it durable, once so, that this life has learned what its predecessor had out: looked at each second. */
 void lg_holders_settle(struct lg_server *s);
 /* Those gone for long leave the durable list. */
@@ -187,6 +193,8 @@ void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const str
 void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire, const struct lg_grant *grant);
 void lg_server_home_up(struct lg_server_home *home, uint32_t epoch);
 void lg_server_home_down(struct lg_server_home *home);
+/* What became of a key's mark. */
+void lg_server_home_marked(struct lg_server_home_key *k, bool is_durable);
 void lg_server_tick(struct lg_server *s);
 void lg_server_sweep(struct lg_server *s);	/* each second: idle keys leave, meters take their sample */
 void lg_server_flush(struct lg_server *s);

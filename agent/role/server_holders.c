@@ -100,7 +100,7 @@ static int number_read(struct lg_server *s, const char *key, uint64_t *ret, uint
 }
 
 /* One commit less to wait for before this life lends. */
-static void saved(struct lg_server *s, int result)
+void lg_holders_saved(struct lg_server *s, int result)
 {
 	if (result) {
 		s->is_spoiled = true;
@@ -113,7 +113,7 @@ static void saved(struct lg_server *s, int result)
 
 static void on_saved(void *arg, int result)
 {
-	saved(arg, result);
+	lg_holders_saved(arg, result);
 }
 
 int lg_holders_save(struct lg_server *s, const struct lg_store_write *write)
@@ -199,7 +199,8 @@ int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
 		return lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
 	s->self_holder->incarnation = s->epoch;
 	s->self_holder->n_lives = 1;
-	return lg_list_start(s, before == 0, c);
+	r = lg_list_start(s, before == 0, c);
+	return r < 0 ? r : lg_server_escrow_start(s, before == 0 && !s->regions.succession, c);
 }
 
 static void kind_stop(struct lg_server_holders *kind)
@@ -213,6 +214,7 @@ static void kind_stop(struct lg_server_holders *kind)
 
 void lg_holders_stop(struct lg_server *s)
 {
+	lg_server_escrow_stop(s);
 	kind_stop(&s->hosts);
 	kind_stop(&s->regions);
 }
@@ -226,7 +228,7 @@ static void on_listed(void *arg, int result)
 	if (h->server->running)
 		lg_server_listed(h->server, h, result);
 	else
-		saved(h->server, result);
+		lg_holders_saved(h->server, result);
 }
 
 /* Where that failed, too, it is put on again before it gets anything: what is durable is not known. */

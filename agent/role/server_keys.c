@@ -184,7 +184,8 @@ static struct lg_region_effects region_fx(struct lg_server_region_key *k)
 
 static struct lg_home_effects home_fx(struct lg_server_home_key *k)
 {
-	return (struct lg_home_effects){ .arg = k, .grant = fx_home_grant, .note = k->server->journal ? fx_home_note : NULL };
+	return (struct lg_home_effects){ .arg = k, .grant = fx_home_grant, .note = k->server->journal ? fx_home_note : NULL,
+					 .reserve = lg_server_escrow_due };
 }
 
 /* ---- keys come and go ---- */
@@ -207,6 +208,7 @@ static void outstanding_note(struct lg_server_home_key *k, uint64_t now_tok, uin
 static void home_key_free(struct lg_server_home_key *k)
 {
 	outstanding_note(k, 0, lg_clock_now_ns());
+	lg_server_escrow_forget(k, lg_clock_now_ns());
 	lg_home_free(k->home);
 	free(k);
 }
@@ -263,7 +265,7 @@ static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t 
 	k->server = s;
 	k->key = *key;
 	k->due_ns = now_ns;
-	r = lg_home_new(&s->rules[key->rule_id - 1].home, now_ns, &k->home);
+	r = lg_server_escrow_home(k, now_ns);
 	if (r == 0)
 		r = lg_table_put(s->home_keys, key, k);
 	if (r < 0) {
@@ -294,6 +296,15 @@ static void home_ask(struct lg_server_home_key *k, const struct lg_server_holder
 	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
 	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns)
 		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns;
+}
+
+void lg_server_home_marked(struct lg_server_home_key *k, bool is_durable)
+{
+	struct lg_home_effects fx = home_fx(k);
+	uint64_t now_ns = lg_clock_now_ns();
+
+	k->due_ns = lg_home_marked(k->home, is_durable, now_ns, &fx);
+	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
 }
 
 static void refuse(struct lg_server *s, struct lg_server_holder *to, const struct lg_wire_key *wire,
@@ -519,6 +530,7 @@ void lg_server_tick(struct lg_server *s)
 	for (size_t i = 0; i < s->config.n_regions; i++)
 		home_sync(&s->homes[i]);
 	lg_server_flush(s);
+	lg_server_escrow_tick(s);
 	lg_server_journal_flush(s);
 }
 
@@ -567,6 +579,7 @@ static int home_key_sweep(void *arg, const void *key, void *value)
 	struct lg_server_home_key *k = value;
 	struct sampling *g = arg;
 
+	lg_server_escrow_look(k, g->now_ns);
 	if (!lg_home_is_idle(k->home, g->now_ns)) {
 		home_key_sample(k, g);
 		return 0;

@@ -48,11 +48,11 @@ static json_t *status_json(struct lg_server *s)
 
 	holders_json(&s->hosts, holders);
 	holders_json(&s->regions, holders);
-	return json_pack("{s:i, s:s, s:I, s:s, s:f, s:o, s:o, s:I, s:I}", "pid", (int)getpid(), "name", s->config.region, "epoch",
+	return json_pack("{s:i, s:s, s:I, s:s, s:f, s:o, s:o, s:I, s:I, s:o}", "pid", (int)getpid(), "name", s->config.region, "epoch",
 			 (json_int_t)s->epoch, "listen", s->config.listen, "uptime_s",
 			 (double)(lg_clock_now_ns() - s->started_ns) / 1e9, "holders", holders, "homes", homes_json(s),
 			 "region_keys", (json_int_t)lg_table_count(s->region_keys), "home_keys",
-			 (json_int_t)lg_table_count(s->home_keys));
+			 (json_int_t)lg_table_count(s->home_keys), "escrow", lg_server_escrow_json(s));
 }
 
 struct listing {
@@ -105,10 +105,11 @@ static int home_key_json(void *arg, const void *key, void *value)
 	def = key_text(l->s, &k->key, text, sizeof(text));
 	lg_home_view(k->home, l->now_ns, &v);
 	json_array_append_new(
-		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i}", "rule", def->name, "key", text,
+		l->list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:i}", "rule", def->name, "key", text,
 				   "budget_tok", (json_int_t)v.budget_tok, "pool_tok", (json_int_t)v.pool_tok,
 				   "outstanding_tok", (json_int_t)v.outstanding_tok, "consumed_tok",
-				   (json_int_t)v.consumed_tok, "unknown_tok", (json_int_t)v.unknown_tok, "holders", (int)v.n_holders));
+				   (json_int_t)v.consumed_tok, "unknown_tok", (json_int_t)v.unknown_tok, "reserved_tok",
+				   (json_int_t)v.reserved_tok, "reserves", (int)lg_home_reserves(k->home), "holders", (int)v.n_holders));
 	return json_array_size(l->list) >= LG_STATUS_KEYS_MAX;
 }
 
@@ -314,6 +315,7 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	for (unsigned status = LG_GRANT_UNKNOWN_RULE; status <= LG_GRANT_OVERLOADED; status++)
 		lg_metrics_add(m, LG_METRIC_LESSOR_REFUSED, s->n_refused[status], "status",
 			       lg_status_grant_name((enum lg_grant_status)status), NULL);
+	lg_server_escrow_metrics(s, m);
 	lg_server_journal_metrics(s, m);
 	if (s->http)
 		lg_metrics_add(m, LG_METRIC_HTTP_RESTARTS, lg_http_restarts(s->http), NULL);

@@ -26,13 +26,13 @@ RULES = f"""rules:
 """
 
 
-def fingerprint(limit=LIMIT):
+def fingerprint(limit=LIMIT, rule_class=1, fallback=1):
     """Of the rule above, made as docs/protocol.md says."""
     xxh3 = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH3_64bits_withSeed
     xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
     match = [1 + 17, 0, 0, 0, 1, 53 << 16 | 53] + 9 * [0]
     key = [2, 32 << 8 | 64, 0]
-    words = [1, *match, *key, 0, 2, 1, limit, 60 * 10**9, limit, 1, 0, 0, 0, 0, 2**64 - 1]
+    words = [1, *match, *key, 0, 2, rule_class, limit, 60 * 10**9, limit, fallback, 0, 0, 0, 0, 2**64 - 1]
     mark = 0
     for word in words:
         mark = xxh3(word.to_bytes(8, "little"), 8, mark)
@@ -44,10 +44,11 @@ def fingerprint(limit=LIMIT):
 class Holder:
     """Says hello; asks for one key and waits for the answer."""
 
-    def __init__(self, channel, name="python-1", region="eu-west", incarnation=1):
+    def __init__(self, channel, name="python-1", region="eu-west", incarnation=1, is_region=False):
         from grpcio_peer import Stream, pb
         self.pb, self.stream = pb, Stream(channel)
-        self.stream.put(pb.HolderMessage(hello=pb.Hello(holder=name, region=region, incarnation=incarnation, regions_version=1)))
+        self.stream.put(pb.HolderMessage(hello=pb.Hello(holder=name, region=region, is_region=is_region, incarnation=incarnation,
+                                                           regions_version=1)))
         self.welcome = None
         # Grows over all lives of this holder, as the protocol wants: a monotonic clock does.
         self.seq = self.life = time.monotonic_ns()

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A rule is *covered* in a slot of keys when its page says that all that counts of it is marked: then a key that is not on the page has
+ * nothing out. A life may say so of a rule once nothing can count any more that was lent without a mark. It must no longer say so when it
+ * begins to lend without: so a rule that reserves goes on doing so until its server ends, and a life that will lend a rule without marks
+ * makes that durable before it lends anything.
+ */
+#include "role/server_escrow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "lease/arith.h"
+#include "role/escrow_book.h"
+#include "role/server.h"
+
+#define FINISH_NS (2 * LG_NS_PER_S)
+#define EVER 1	/* a time long ago */
+
+struct rule_marks {
+	uint64_t identity;
+	uint64_t since_ns;	/* all that it lends has been marked since; EVER: nothing was lent before this life; 0: it does not reserve */
+	uint64_t unmarked_ns;	/* some key was seen to lend without, last; 0: none was */
+};
+
+struct lg_server_escrow {
+	struct lg_escrow_book *book;
+	bool first_life;
+	bool is_starting;
+	size_t n_reserving;			/* as the rules are that this life begins with */
+	uint64_t reserving[LG_RULES_MAX];
+	struct rule_marks rules[LG_RULES_MAX];	/* by slot */
+	struct lg_source *deadline;
+	lg_server_escrow_done *done;
+};
+
+/* ---- which rules are covered ---- */
+
+/* After this what was lent without a mark counts no more. */
+static uint64_t horizon_ns(const struct lg_terms *t)
+{
+	uint64_t span_ns = lg_max_u64(lg_terms_span_ns(t), t->per_ns);
+
+	return lg_add_cap(lg_add_cap(2 * span_ns, t->ttl_ns), t->grace_ns);
+}
+
+static bool covers(const struct lg_server *s, uint32_t slot, size_t i)
+{
+	const struct lg_server_escrow *e = s->escrow;
+	const struct rule_marks *m = &e->rules[i];
+	uint64_t from_ns = lg_max_u64(lg_max_u64(m->since_ns, m->unmarked_ns), lg_escrow_book_since_ns(e->book, slot));
+
+	if (!m->since_ns)
+		return false;
+	if (lg_escrow_book_covers(e->book, slot, m->identity) || (e->first_life && m->since_ns == EVER && !m->unmarked_ns))
+		return true;
+	return lg_clock_now_ns() > lg_add_cap(from_ns, horizon_ns(s->rules[i].terms));
+}
+
+/* Before this life lends: what the page says, of rules that will go on to be marked. */
+static size_t covers_at_start(const struct lg_server_escrow *e, uint32_t slot, uint64_t ret[LG_RULES_MAX])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < e->n_reserving; i++)
+		if (lg_escrow_book_covers(e->book, slot, e->reserving[i]))
+			ret[n++] = e->reserving[i];
+	return n;
+}
+
+static size_t on_covers(void *arg, uint32_t slot, uint64_t ret[LG_RULES_MAX])
+{
+	const struct lg_server *s = arg;
+	size_t n = 0;
+
+	if (s->escrow->is_starting)
+		return covers_at_start(s->escrow, slot, ret);
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (covers(s, slot, i))
+			ret[n++] = s->escrow->rules[i].identity;
+	return n;
+}
+
+void lg_server_escrow_sweep(struct lg_server *s)
+{
+	const struct lg_server_escrow *e = s->escrow;
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		for (size_t i = 0; i < LG_RULES_MAX && lg_escrow_book_is_open(e->book, slot); i++)
+			if (e->rules[i].since_ns && !lg_escrow_book_covers(e->book, slot, e->rules[i].identity) && covers(s, slot, i))
+				lg_escrow_book_touch(e->book, slot);
+}
+
+void lg_server_escrow_rule(struct lg_server *s, struct lg_server_rule *rule)
+{
+	struct rule_marks *m = &s->escrow->rules[rule - s->rules];
+	bool is_new = !rule->terms, is_other = !is_new && m->identity != rule->identity;
+
+	if (is_other && m->since_ns)
+		lg_escrow_book_uncover(s->escrow->book, m->identity);
+	m->identity = rule->identity;
+	if (is_other && m->since_ns)
+		m->since_ns = lg_clock_now_ns();
+	if (rule->home.reserves || !rule->next_terms->reserves)
+		return;
+	rule->home.reserves = true;
+	m->since_ns = is_new ? EVER : lg_clock_now_ns();
+	if (!s->escrow->first_life && is_new)
+		m->since_ns = lg_clock_now_ns();
+}
+
+/* ---- keys ---- */
+
+static struct lg_server_home_key *key_of(struct lg_escrow_entry *e)
+{
+	return (struct lg_server_home_key *)((char *)e - offsetof(struct lg_server_home_key, escrow));
+}
+
+int lg_server_escrow_home(struct lg_server_home_key *k, uint64_t now_ns)
+{
+	struct lg_escrow_book *book = k->server->escrow->book;
+	struct lg_server_rule *rule = &k->server->rules[k->key.rule_id - 1];
+	struct lg_home_past past = { 0 };
+	uint8_t bytes[LG_KEY_BYTES_MAX];
+	size_t len = lg_key_bytes(rule->def.name, k->key.form, k->key.a, k->key.b, bytes);
+	int r;
+
+	lg_escrow_id(rule->identity, bytes, len, k->escrow.id);
+	k->escrow.slot = (uint16_t)lg_slot_of(bytes, len);
+	k->escrow.lessor = &rule->home;
+	past.mark = lg_escrow_book_claim(book, &k->escrow);
+	if (past.mark)
+		past.since_ns = lg_escrow_book_since_ns(book, k->escrow.slot);
+	if (rule->home.reserves && lg_escrow_book_covers(book, k->escrow.slot, rule->identity))
+		r = lg_home_new_after(&rule->home, &past, now_ns, &k->home);
+	else
+		r = lg_home_new(&rule->home, now_ns, &k->home);
+	k->escrow.home = k->home;
+	if (r == 0 && lg_home_reserves(k->home))
+		lg_escrow_book_add(book, &k->escrow);
+	return r;
+}
+
+void lg_server_escrow_forget(struct lg_server_home_key *k, uint64_t now_ns)
+{
+	if (k->escrow.lessor)
+		lg_escrow_book_remove(k->server->escrow->book, &k->escrow, k->home && lg_home_is_idle(k->home, now_ns));
+}
+
+void lg_server_escrow_due(void *arg)
+{
+	struct lg_server_home_key *k = arg;
+
+	lg_escrow_book_add(k->server->escrow->book, &k->escrow);
+	lg_escrow_book_due(k->server->escrow->book, &k->escrow);
+}
+
+void lg_server_escrow_look(struct lg_server_home_key *k, uint64_t now_ns)
+{
+	if (!lg_home_reserves(k->home))
+		k->server->escrow->rules[k->key.rule_id - 1].unmarked_ns = now_ns;
+}
+
+static void on_marked(void *arg, struct lg_escrow_entry *e, bool is_durable)
+{
+	(void)arg;
+	lg_server_home_marked(key_of(e), is_durable);
+}
+
+/* ---- time ---- */
+
+static void on_flush(void *arg)
+{
+	struct lg_server_escrow *e = ((struct lg_server *)arg)->escrow;
+	struct lg_server *s = arg;
+	struct lg_escrow_book_counts counts;
+
+	if (e->is_starting) {
+		lg_escrow_book_counts(e->book, &counts);
+		if (counts.why || lg_escrow_book_is_done(e->book)) {
+			e->is_starting = false;
+			lg_holders_saved(s, counts.why ? -EIO : 0);
+		}
+	} else if (s->running) {
+		lg_server_flush(s);
+	}
+}
+
+static void finished(struct lg_server *s)
+{
+	lg_server_escrow_done *done = s->escrow->done;
+
+	s->escrow->done = NULL;
+	if (done)
+		done(s);
+}
+
+void lg_server_escrow_tick(struct lg_server *s)
+{
+	lg_escrow_book_tick(s->escrow->book, lg_clock_now_ns());
+	if (s->escrow->done && lg_escrow_book_is_done(s->escrow->book))
+		finished(s);
+}
+
+static void on_deadline(void *arg)
+{
+	struct lg_server *s = arg;
+
+	if (s->escrow->done)
+		lg_warn("store: what is not used could not be given back in time: the next life of this server takes it for lent");
+	finished(s);
+}
+
+void lg_server_escrow_finish(struct lg_server *s, lg_server_escrow_done *done)
+{
+	struct lg_server_escrow *e = s->escrow;
+
+	if (!e || !s->running || e->done || lg_loop_add_timer(s->loop, on_deadline, s, &e->deadline) < 0 ||
+	    lg_source_arm(e->deadline, FINISH_NS) < 0) {
+		done(s);
+		return;
+	}
+	e->done = done;
+	lg_escrow_book_finish(e->book);
+	lg_server_escrow_tick(s);
+}
+
+/* ---- begin and end ---- */
+
+static void reserving_find(struct lg_server *s)
+{
+	struct lg_fleet fleet;
+	struct lg_terms terms;
+
+	lg_fleet_init(&s->config, &fleet);
+	for (size_t i = 0; i < s->first_rules->n && s->escrow->n_reserving < LG_RULES_MAX; i++) {
+		const struct lg_rule_def *def = &s->first_rules->v[i];
+
+		lg_terms_init(def, &fleet, &terms);
+		if (def->scope == LG_SCOPE_GLOBAL && terms.reserves)
+			s->escrow->reserving[s->escrow->n_reserving++] = lg_rule_identity(def);
+	}
+}
+
+static int slots_open(struct lg_server *s, struct lg_complaint *c)
+{
+	struct lg_server_escrow *e = s->escrow;
+	uint64_t kept[LG_RULES_MAX];
+	bool any = false;
+	int r = 0;
+
+	for (uint32_t slot = 0; r == 0 && slot < LG_KEY_SLOTS; slot++) {
+		r = lg_escrow_book_open(e->book, slot, s->started_ns, c);
+		if (r < 0 || covers_at_start(e, slot, kept) == lg_escrow_book_n_covered(e->book, slot))
+			continue;
+		lg_escrow_book_touch(e->book, slot);
+		any = true;
+	}
+	if (r < 0 || !any)
+		return r;
+	e->is_starting = true;
+	s->n_unsaved++;
+	lg_escrow_book_write(e->book, s->started_ns);
+	return 0;
+}
+
+int lg_server_escrow_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
+{
+	struct lg_escrow_book_options options = {
+		.store = s->store, .writer = s->started_unix_ns ^ s->started_ns << 20 ^ (uint64_t)getpid(), .at_ns = s->started_ns,
+		.at_unix_ns = s->started_unix_ns, .marked = on_marked, .covers = on_covers, .flush = on_flush, .arg = s,
+	};
+	int r;
+
+	s->escrow = calloc(1, sizeof(*s->escrow));
+	r = s->escrow ? lg_escrow_book_new(&options, &s->escrow->book) : -ENOMEM;
+	if (r < 0)
+		return lg_complain(c, "cannot keep what is going to be lent: %s", strerror(-r));
+	s->escrow->first_life = first_life;
+	reserving_find(s);
+	return slots_open(s, c);
+}
+
+void lg_server_escrow_stop(struct lg_server *s)
+{
+	if (!s->escrow)
+		return;
+	lg_source_free(s->escrow->deadline);
+	lg_escrow_book_free(s->escrow->book);
+	free(s->escrow);
+	s->escrow = NULL;
+}
+
+/* ---- status ---- */
+
+json_t *lg_server_escrow_json(struct lg_server *s)
+{
+	struct lg_escrow_book_counts c;
+
+	lg_escrow_book_counts(s->escrow->book, &c);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "keys", (json_int_t)c.n_keys, "commits", (json_int_t)c.n_commits, "writes",
+			 (json_int_t)c.n_pages, "bytes", (json_int_t)c.n_bytes, "failed", (json_int_t)c.n_failed, "no_room",
+			 (json_int_t)c.n_no_room, "why", c.why ? c.why : "");
+}
+
+void lg_server_escrow_metrics(struct lg_server *s, struct lg_metrics *m)
+{
+	struct lg_escrow_book_counts c;
+
+	lg_escrow_book_counts(s->escrow->book, &c);
+	lg_metrics_add(m, LG_METRIC_ESCROW_KEYS, c.n_keys, NULL);
+	lg_metrics_add(m, LG_METRIC_ESCROW_COMMITS, c.n_commits, "result", "durable", NULL);
+	lg_metrics_add(m, LG_METRIC_ESCROW_COMMITS, c.n_failed, "result", "failed", NULL);
+	lg_metrics_add(m, LG_METRIC_ESCROW_WRITES, c.n_pages, NULL);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * What a region's server makes durable before it lends: the marks of its keys, packed by slot of keys, as escrow/NNN in the store. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/complaint.h"
+#include "lease/home.h"
+
+struct lg_metrics;
+struct lg_server;
+struct lg_server_home_key;
+struct lg_server_rule;
+
+/* A life begins: reads all slots, before anything is lent; what must not be believed of them any more counts in n_unsaved. first_life: no
+ * earlier life is known, so nothing that counts was lent. */
+int lg_server_escrow_start(struct lg_server *s, bool first_life, struct lg_complaint *c);
+void lg_server_escrow_stop(struct lg_server *s);
+/* next_terms of the rule are about to be in force. */
+void lg_server_escrow_rule(struct lg_server *s, struct lg_server_rule *rule);
+
+/* Makes the home of a key, by what an earlier life marked. 0 or negative errno. */
+int lg_server_escrow_home(struct lg_server_home_key *k, uint64_t now_ns);
+/* The key goes. */
+void lg_server_escrow_forget(struct lg_server_home_key *k, uint64_t now_ns);
+/* An effect of its home: a mark is due. */
+void lg_server_escrow_due(void *arg);
+/* Each second, for each key. */
+void lg_server_escrow_look(struct lg_server_home_key *k, uint64_t now_ns);
+
+/* Each tick: what is due is written. */
+void lg_server_escrow_tick(struct lg_server *s);
+/* Each second: rules of which all that counts is marked by now. */
+void lg_server_escrow_sweep(struct lg_server *s);
+/* An orderly end: nothing more is lent, and what is not used is given back. done(s) is called when that is durable, or cannot be so soon. */
+typedef void lg_server_escrow_done(struct lg_server *s);
+void lg_server_escrow_finish(struct lg_server *s, lg_server_escrow_done *done);
+
+json_t *lg_server_escrow_json(struct lg_server *s);
+void lg_server_escrow_metrics(struct lg_server *s, struct lg_metrics *m);
