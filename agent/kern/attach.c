@@ -165,7 +165,7 @@ static bool xdp_is_foreign(struct attempt *a)
 {
 	struct lg_iface_facts facts;
 	uint32_t id;
-	char name[16];
+	char name[16], who[64];
 
 	if (lg_iface_read(a->ifindex, &facts) < 0)
 		return false;
@@ -173,11 +173,15 @@ static bool xdp_is_foreign(struct attempt *a)
 	if (!id)
 		return false;
 	lg_prog_name(id, name);
+	/* Only CAP_SYS_ADMIN sees the name, which a node that has started does not keep. */
+	if (name[0])
+		snprintf(who, sizeof(who), "name '%s'", name);
+	else
+		snprintf(who, sizeof(who), "see `bpftool prog show id %u`", id);
 	lg_complain(a->c,
-		    "%s: an XDP program of somebody else is attached (id %u, %s%s%s, %s); it is left alone: detach it, or "
+		    "%s: an XDP program of somebody else is attached (id %u, %s, %s); it is left alone: detach it, or "
 		    "limit this interface at tc",
-		    a->ifname, id, name[0] ? "name '" : "", name[0] ? name : "name unknown", name[0] ? "'" : "",
-		    facts.native_id ? "native" : facts.generic_id ? "generic" : "offloaded");
+		    a->ifname, id, who, facts.native_id ? "native" : facts.generic_id ? "generic" : "offloaded");
 	*a->ret_fail = LG_KERN_REFUSED;
 	return true;
 }

@@ -127,8 +127,8 @@ def test_what_somebody_detaches_is_attached_again_and_what_somebody_put_there_is
     assert host.ns.run("sh", "-c", f"bpftool link detach pinned {host.instance.pins}/links/lga0-xdp && "
                                    f"ip link set dev lga0 xdpdrv obj {made} sec xdp").returncode == 0
     foreign = host.ns.link("lga0")["xdp"]["prog"]["id"]
-    until(lambda: "lgt_foreign" in missing(host).get("lga0", ""), "it is named", timeout_s=3)
-    assert f"id {foreign}" in missing(host)["lga0"] and host.ns.link("lga0")["xdp"]["prog"]["id"] == foreign
+    until(lambda: f"bpftool prog show id {foreign}`" in missing(host).get("lga0", ""), "its number is said", timeout_s=3)
+    assert host.ns.link("lga0")["xdp"]["prog"]["id"] == foreign
     assert page(host).get("leasegate_attached", interface="lga0", hook="xdp", mode="none") == 0
     ip("link", "set", "dev", "lga0", "xdp", "off", ns=host.ns)
     until(lambda: readyz(host)[0] == 200, "ours comes back once the place is free", timeout_s=3)

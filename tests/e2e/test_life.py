@@ -72,8 +72,10 @@ def test_with_the_agent_dead_leases_drain_and_then_each_rule_falls_back_as_it_sa
         until(lambda: all(g.n > 200 for g in got.values()), "all rules are served by leases", timeout_s=20)
         died_ns = time.monotonic_ns()
         for d in host.instance.daemons:
-            d.kill()
+            d.process.kill()
         at_death = {f: g.n for f, g in got.items()}
+        for d in host.instance.daemons:
+            d.wait_exit()
         until(lambda: all(got[f].n > at_death[f] for f in FALLBACKS), "what was leased is spent")
         until(lambda: time.monotonic_ns() > died_ns + 32 * S, "every lease has ended", timeout_s=40)
         start_ns, before = time.monotonic_ns(), {f: g.n for f, g in got.items()}
