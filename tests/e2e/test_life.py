@@ -45,6 +45,22 @@ def test_a_map_that_does_not_fit_is_named_and_can_be_carried_over_while_limits_g
     assert sorted(os.listdir(host.instance.pins)) == ["links", f"v{abi_version()}"]
 
 
+@pytest.mark.long
+def test_other_firewalls_may_be_flushed(host):
+    host.start(bucket_rule("1/1h", 50, table="exact"), "tc")
+    link = host.instance.json("status")["attachments"]
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(30)
+        until(lambda: host.instance.seen("per-source") == 30, "all packets were judged")
+        for flush in (["nft", "flush", "ruleset"], ["iptables", "-F"], ["ip6tables", "-F"]):
+            done = host.ns.run(*flush)
+            assert done.returncode == 0, done.stderr
+        sender.burst(30)
+        until(lambda: host.instance.seen("per-source") == 60, "all packets were judged")
+        until(lambda: got.n == 50, "what is admitted arrives")
+    assert host.instance.json("status")["attachments"] == link
+
+
 # ---- an agent that is dead for good ----
 
 FALLBACKS = {"deny": PORT, "share": PORT + 1, "closed": PORT + 2, "open": PORT + 3}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Rules change while packets flow: a bad file changes nothing, a good one changes what it names and nothing else."""
 import contextlib
+import os
+import shutil
 
 import pytest
 from lib.host import CLIENT, PORT
@@ -95,6 +97,25 @@ def test_a_changed_limit_keeps_what_was_spent(host, spent, new, left):
             sender.burst(1)
             return host.instance.key(CLIENT[4])["burst_tok"]
         until(lambda: bucket_burst() == new, "the bucket's copy for readers follows with the traffic")
+
+
+def test_a_file_behind_a_link_that_is_turned_is_read_by_the_reload(host):
+    """As configuration is mounted into containers: folders by their time, a link `..data` to one of them, and a link to the file in that."""
+    for when, burst in (("..1", 50), ("..2", 40)):
+        os.mkdir(host.instance.path(when))
+        host.instance.write(f"{when}/rules.yaml", bucket_rule("1/1h", burst))
+    os.symlink("..1", host.instance.path("..data"))
+    os.symlink("..data/rules.yaml", host.instance.path("rules.yaml"))
+    interface = {"name": "in0", "xdp": "native"}
+    node = host.instance.node(host.instance.config(rules="rules.yaml", interfaces=[interface]))
+    with contextlib.closing(host.sender(0)) as sender:
+        assert spend(host, sender, "per-source", 30) == 30
+        os.symlink("..2", host.instance.path("..new"))
+        os.rename(host.instance.path("..new"), host.instance.path("..data"))
+        shutil.rmtree(host.instance.path("..1"))
+        ok, said = by_tool(host, node)
+        assert ok, said
+        assert spend(host, sender, "per-source", 30) == 10
 
 
 def test_many_reloads_under_load_never_refill_a_bucket(host):
