@@ -109,13 +109,22 @@ static __always_inline enum lg_reason lg_judge(const struct lg_frame *f, enum lg
 	return lg_judge_many(visit, set, &hits);
 }
 
+/* By the times of the word, of which one is set. */
+__noinline int lg_bypass_holds(void)
+{
+	__u32 zero = 0;
+	const struct lg_bypass *word = bpf_map_lookup_elem(&bypass, &zero);
+	__u64 now_ns = lg_clock(true);
+
+	return word && lg_read(word->from_ns) <= now_ns && now_ns < lg_read(word->until_ns);
+}
+
 static __always_inline bool lg_is_bypassed(void)
 {
 	__u32 zero = 0;
 	const struct lg_bypass *word = bpf_map_lookup_elem(&bypass, &zero);
-	__u64 until_ns = word ? lg_read(word->until_ns) : 0;
 
-	return until_ns && (until_ns == ~0ull || lg_clock(true) < until_ns);
+	return word && lg_read(word->until_ns) && lg_bypass_holds();
 }
 
 /*

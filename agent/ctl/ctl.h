@@ -58,6 +58,9 @@ int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json
 int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *request, json_t **ret_reply, struct lg_complaint *c);
 /* Prints and drops the reference. */
 int lg_ctl_print(json_t *value);
+/* Whether bypass is on, as JSON, and that as a line (bypass.c). */
+json_t *lg_ctl_bypass_json(const struct lg_bypass *bypass);
+void lg_ctl_bypass_print(const json_t *bypass);
 const char *lg_ctl_reason_label(unsigned reason);
 /* Name of a rule id: from the table of names in the kernel, "rule <id>" if it has none. */
 const char *lg_ctl_rule_name(const struct lg_rule_name *names, uint32_t rule_id, char *buf, size_t len);

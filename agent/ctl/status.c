@@ -28,13 +28,10 @@ static json_t *kernel_json(struct lg_kern *kern)
 static json_t *bypass_json(struct lg_kern *kern)
 {
 	struct lg_bypass bypass = { 0 };
-	uint64_t now_ns = lg_clock_now_ns();
-	bool on;
 
-	lg_kern_bypass_read(kern, &bypass);
-	on = bypass.until_ns > now_ns;
-	return json_pack("{s:b, s:o}", "on", on, "remaining_s",
-			 on && bypass.until_ns != UINT64_MAX ? json_real((double)(bypass.until_ns - now_ns) / 1e9) : json_null());
+	if (kern)
+		lg_kern_bypass_read(kern, &bypass);
+	return lg_ctl_bypass_json(&bypass);
 }
 
 /* The kernel's word, as seen from here; a running node may see more, in its own network namespace. */
@@ -72,8 +69,8 @@ static void kernel_print(const json_t *all)
 	       (long long)json_integer_value(json_object_get(kernel, "keys")),
 	       (long long)json_integer_value(json_object_get(kernel, "keys_max")),
 	       json_string_value(json_object_get(kernel, "unparsable")));
-	if (json_is_true(json_object_get(bypass, "on")))
-		printf("BYPASS IS ON: everything passes\n");
+	if (json_is_true(json_object_get(bypass, "on")) || json_is_real(json_object_get(bypass, "on_again_in_s")))
+		lg_ctl_bypass_print(bypass);
 	if (!json_array_size(json_object_get(all, "attachments")))
 		printf("  attached nowhere: no packet is limited\n");
 	json_array_foreach(json_object_get(all, "attachments"), i, a)
@@ -198,8 +195,7 @@ int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv)
 		kernel = kernel_json(kern);
 	node = daemon_json(ctl, "node");
 	all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "instance", ctl->instance, "kernel", kernel ? kernel : json_null(),
-			"bypass", kern ? bypass_json(kern) : json_pack("{s:b, s:n}", "on", 0, "remaining_s"), "attachments",
-			kern ? attachments_json(kern, node) : json_array(), "node", node, "region",
+			"bypass", bypass_json(kern), "attachments", kern ? attachments_json(kern, node) : json_array(), "node", node, "region",
 			daemon_json(ctl, "region"));
 	if (!kernel && json_is_null(json_object_get(all, "node")) && json_is_null(json_object_get(all, "region"))) {
 		json_decref(all);

@@ -88,10 +88,11 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  remove       let a key in again; KEY as it is listed\n"
 	  "  --rule NAME  only of this rule\n",
 	  lg_ctl_bans },
-	{ "bypass", "[on [--for DURATION] | off]", "let everything through at once, with or without a daemon",
-	  "  on              until switched off\n"
-	  "  --for DURATION  such as 10m; then limits apply again by themselves\n"
-	  "  off             limits apply again\n"
+	{ "bypass", "[on [--for DURATION] | off [--confirm-timeout DURATION]]", "let everything through at once, with or without a daemon",
+	  "  on                          until switched off\n"
+	  "  --for DURATION              such as 10m; then limits apply again by themselves\n"
+	  "  off                         limits apply again\n"
+	  "  --confirm-timeout DURATION  such as 60s; then bypass is on again by itself, unless `leasegate bypass off` is said until then\n"
 	  "Without an argument it says what is set.\n",
 	  lg_ctl_bypass },
 	{ "detach", "", "remove every link and pin of the instance, daemon or not; nobody else's is touched",

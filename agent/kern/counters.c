@@ -52,16 +52,19 @@ int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachab
 	return 0;
 }
 
+bool lg_kern_bypass_is_on(const struct lg_bypass *bypass, uint64_t now_ns)
+{
+	return bypass->from_ns <= now_ns && now_ns < bypass->until_ns;
+}
+
 int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret)
 {
 	return read_word(kern, LG_MAP_BYPASS, ret);
 }
 
-int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns)
+int lg_kern_bypass_set(struct lg_kern *kern, const struct lg_bypass *bypass)
 {
-	struct lg_bypass bypass = { .until_ns = until_ns };
-
-	return write_word(kern, LG_MAP_BYPASS, &bypass);
+	return write_word(kern, LG_MAP_BYPASS, bypass);
 }
 
 int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret)

@@ -274,8 +274,9 @@ int lg_kern_events_read(struct lg_kern *kern, void (*fn)(void *arg, const struct
 int lg_kern_control_read(struct lg_kern *kern, struct lg_control *ret);
 /* Sets the two policy words; what packets read changes at once. */
 int lg_kern_control_set(struct lg_kern *kern, bool unparsable_drop, bool reachable, const uint8_t nat64[16]);
+bool lg_kern_bypass_is_on(const struct lg_bypass *bypass, uint64_t now_ns);
 int lg_kern_bypass_read(struct lg_kern *kern, struct lg_bypass *ret);
-int lg_kern_bypass_set(struct lg_kern *kern, uint64_t until_ns);
+int lg_kern_bypass_set(struct lg_kern *kern, const struct lg_bypass *bypass);
 int lg_kern_shared_read(struct lg_kern *kern, struct lg_shared *ret);
 /* Sums over CPUs. */
 int lg_kern_verdicts_read(struct lg_kern *kern, struct lg_count ret[_LG_HOOK_N][LG_REASON_SLOTS]);

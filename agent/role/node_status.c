@@ -490,7 +490,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	lg_metrics_add(m, LG_METRIC_RULES_LAST, n->rules_why[0] != '\0', NULL);
 	lg_metrics_add(m, LG_METRIC_DEGRADED, is_degraded(n), NULL);
 	if (lg_kern_bypass_read(n->kern, &bypass) == 0)
-		lg_metrics_add(m, LG_METRIC_BYPASS, bypass.until_ns > t.now_ns, NULL);
+		lg_metrics_add(m, LG_METRIC_BYPASS, lg_kern_bypass_is_on(&bypass, t.now_ns), NULL);
 	if (lg_kern_shared_read(n->kern, &shared) == 0) {
 		lg_metrics_add(m, LG_METRIC_MAP_FULL, shared.map_full, NULL);
 		lg_metrics_add(m, LG_METRIC_LINES_FULL, shared.lines_full, NULL);

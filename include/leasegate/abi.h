@@ -49,8 +49,9 @@ _Static_assert(sizeof(struct lg_control) == 64, "lg_control: bump LG_ABI_VERSION
 /* ---- map `bypass` (ARRAY, one entry): written by `leasegate bypass`, daemon or not ---- */
 struct lg_bypass {
 	__u64 until_ns;		/* CLOCK_BOOTTIME: everything passes before this time. 0: off, ~0: until switched off */
+	__u64 from_ns;		/* and not before this one, if it is switched off on trial; else 0 */
 };
-_Static_assert(sizeof(struct lg_bypass) == 8, "lg_bypass: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_bypass) == 16, "lg_bypass: bump LG_ABI_VERSION");
 
 /* ---- map `buckets` (HASH): struct lg_short_key -> struct lg_bucket, of all keys but products;
  * map `products` (HASH): struct lg_key -> struct lg_bucket, of those. Also the value of `overflow` ---- */

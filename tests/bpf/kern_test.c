@@ -240,10 +240,10 @@ static void replace_pin(const char *name, const struct odd_map *odd)
 static void a_pinned_map_that_does_not_fit_is_named_field_by_field_and_left(void **state)
 {
 	static const struct odd_map rows[] = {
-		{ BPF_MAP_TYPE_ARRAY, 4, 48, 1, 0, "'bypass' is another than this build needs (value size 48, needed 8)" },
-		{ BPF_MAP_TYPE_ARRAY, 4, 8, 3, 0, "(max entries 3, needed 1)" },
-		{ BPF_MAP_TYPE_ARRAY, 4, 8, 1, BPF_F_MMAPABLE, "(flags 1024, needed 0)" },
-		{ BPF_MAP_TYPE_HASH, 8, 8, 1, 0, "(type 1, needed 2; key size 8, needed 4)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, 48, 1, 0, "'bypass' is another than this build needs (value size 48, needed 16)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, sizeof(struct lg_bypass), 3, 0, "(max entries 3, needed 1)" },
+		{ BPF_MAP_TYPE_ARRAY, 4, sizeof(struct lg_bypass), 1, BPF_F_MMAPABLE, "(flags 1024, needed 0)" },
+		{ BPF_MAP_TYPE_HASH, 8, sizeof(struct lg_bypass), 1, 0, "(type 1, needed 2; key size 8, needed 4)" },
 	};
 	uint32_t buckets_id = pinned_map_id("buckets");
 	struct lg_kern_options o = options("t");
@@ -267,7 +267,7 @@ static void a_pinned_map_that_does_not_fit_is_named_field_by_field_and_left(void
 	/* The tool says so, too. */
 	replace_pin("bypass", &rows[0]);
 	assert_int_equal(lg_kern_open_pins("t", root, &kern, &fail, &complaint), -EPROTONOSUPPORT);
-	assert_text_has("value size 48, needed 8");
+	assert_text_has("value size 48, needed 16");
 	assert_null(kern);
 }
 
@@ -352,20 +352,26 @@ static void attached_programs_of_another_abi_version_stop_the_start(void **state
 static void the_tool_reads_pins_without_programs_and_beside_a_daemon(void **state)
 {
 	struct lg_kern *tool = NULL;
-	struct lg_bypass bypass;
+	struct lg_bypass bypass = { .until_ns = 12345, .from_ns = 678 };
 	struct lg_attachment at;
 	struct lg_op op = { 0 };
 
 	(void)state;
 	assert_int_equal(lg_kern_open_pins("t", root, &tool, &fail, &complaint), 0);
 	assert_int_equal(fail, LG_KERN_OK);
-	assert_int_equal(lg_kern_bypass_set(tool, 12345), 0);
+	assert_int_equal(lg_kern_bypass_set(tool, &bypass), 0);
+	bypass = (struct lg_bypass){ 0 };
 	assert_int_equal(lg_kern_bypass_read(kern, &bypass), 0);
 	assert_int_equal(bypass.until_ns, 12345);
+	assert_int_equal(bypass.from_ns, 678);
+	assert_false(lg_kern_bypass_is_on(&bypass, 677));
+	assert_true(lg_kern_bypass_is_on(&bypass, 678));
+	assert_true(lg_kern_bypass_is_on(&bypass, 12344));
+	assert_false(lg_kern_bypass_is_on(&bypass, 12345));
 	assert_int_equal(lg_kern_grant(tool, &op, 1), -EOPNOTSUPP);
 	assert_int_equal(lg_kern_events_fd(tool), -EOPNOTSUPP);
 	assert_int_equal(lg_kern_attach(tool, "lgk0", LG_HOOK_XDP, LG_MODE_XDP_NATIVE, &at, &fail, &complaint), -EOPNOTSUPP);
-	assert_int_equal(lg_kern_bypass_set(tool, 0), 0);
+	assert_int_equal(lg_kern_bypass_set(tool, &(struct lg_bypass){ 0 }), 0);
 	tool = lg_kern_free(tool);
 	assert_int_equal(lg_kern_open_pins("nobody", root, &tool, &fail, &complaint), -ENOENT);
 	assert_int_equal(fail, LG_KERN_REFUSED);

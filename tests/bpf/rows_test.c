@@ -147,6 +147,13 @@ ROW(bypass_lets_everything_through_until_its_time)
 	on.until_ns = ~0ull;
 	assert_int_equal(bpf_map_update_elem(fd, &zero, &on, 0), 0);
 	progs_expect(p, hook, &a, LG_PASS_BYPASS);
+	on.from_ns = START_NS + 2 * S; /* switched off on trial: it comes back */
+	assert_int_equal(bpf_map_update_elem(fd, &zero, &on, 0), 0);
+	progs_expect(p, hook, &a, LG_DROP_LIMIT);
+	progs_now(p, START_NS + 2 * S - 1);
+	progs_expect(p, hook, &a, LG_DROP_LIMIT);
+	progs_now(p, START_NS + 2 * S);
+	progs_expect(p, hook, &a, LG_PASS_BYPASS);
 	a.data[14] = 0x44; /* what cannot be read passes too */
 	progs_expect(p, hook, &a, LG_PASS_BYPASS);
 	on.until_ns = 0;

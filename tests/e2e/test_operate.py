@@ -72,6 +72,29 @@ def test_bypass_for_a_time_ends_by_itself(host):
         assert let_in(host, got, sender) == 0
 
 
+def test_bypass_that_is_off_on_trial_comes_back_unless_that_is_confirmed(host):
+    """The kernel judges it, with the daemon dead: who is cut off by limits can neither confirm nor take them back."""
+    def bypass(*argv):
+        return host.instance.json("bypass", *argv)
+
+    node = host.start(RULES)
+    assert "nothing to try" in host.instance.tool("bypass", "off", "--confirm-timeout", "1h").stderr
+    with host.receiver() as got, contextlib.closing(host.sender(0)) as sender:
+        sender.burst(60)
+        until(lambda: host.instance.seen("per-source") == 60, "the bucket is empty")
+        node.kill()
+        bypass("on")
+        assert 3500 < bypass("off", "--confirm-timeout", "1h")["on_again_in_s"] <= 3600
+        assert let_in(host, got, sender) == 0
+        assert "on trial" in host.instance.tool("status").stdout and "on trial" in host.instance.tool("bypass").stdout
+        assert bypass("off", "--confirm-timeout", "1s")["on"] is False
+        until(lambda: bypass()["on"], "it is on again")
+        assert let_in(host, got, sender) == 20
+        bypass("off", "--confirm-timeout", "1h")
+        assert bypass("off") == {"on": False, "remaining_s": None, "on_again_in_s": None}
+        assert let_in(host, got, sender) == 0
+
+
 def test_bypass_survives_a_restart_and_shows_in_the_metrics(host):
     node = host.start(RULES)
     assert host.instance.tool("bypass", "on").returncode == 0
@@ -160,6 +183,7 @@ USAGE_ERRORS = {
     "nothing": [], "an unknown command": ["statsu"], "an unknown option": ["status", "--nope"], "a word too many": ["status", "x"],
     "explain without a file": ["explain"], "a curve of no rule": ["curve"], "bypass for no time": ["bypass", "on", "--for"],
     "bypass for nonsense": ["bypass", "on", "--for", "soon"], "bypass sideways": ["bypass", "sideways"],
+    "bypass on with the word of off": ["bypass", "on", "--confirm-timeout", "1s"],
     "a limit that is no number": ["keys", "--limit", "x"], "a source that is no address": ["keys", "--source", "x"],
     "a key without --history": ["leases", "--key", "192.0.2.1"], "history since nonsense": ["leases", "--history", "--since", "x"],
     "usage from nonsense": ["usage", "--from", "-1"], "usage of a tier that is none": ["usage", "--tier", "host"],
