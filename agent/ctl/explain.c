@@ -115,13 +115,20 @@ static json_t *prices_json(const struct lg_forecast *f)
 	return list;
 }
 
+static json_t *failover_json(const struct lg_forecast *f)
+{
+	return json_pack("{s:b, s:I, s:I}", "reserves", (int)f->terms.reserves, "withheld_tok", (json_int_t)f->failover_tok, "for_ns",
+			 (json_int_t)f->failover_ns);
+}
+
 static json_t *forecast_json(const struct lg_forecast *f)
 {
-	return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "rtt_ms", (double)f->terms.far_rtt_ns / LG_NS_PER_MS,
-			 "lambda_ms", (double)f->lambda_ns / LG_NS_PER_MS, "served_below_permille", (int)f->below_permille,
+	return json_pack("{s:f, s:f, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "rtt_ms",
+			 (double)f->terms.far_rtt_ns / LG_NS_PER_MS, "lambda_ms", (double)f->lambda_ns / LG_NS_PER_MS,
+			 "served_below_permille", (int)f->below_permille,
 			 "served_above_permille", (int)f->above_permille, "served_all_hosts_permille", (int)f->small_permille, "price",
 			 prices_json(f), "home", messages_json(&f->home), "hosts", messages_json(&f->region), "quiet", quiet_json(f), "out_tok",
-			 (json_int_t)f->out_tok, "stranded_tok", (json_int_t)f->stranded_tok, "wider_factor",
+			 (json_int_t)f->out_tok, "stranded_tok", (json_int_t)f->stranded_tok, "failover", failover_json(f), "wider_factor",
 			 f->wider ? json_integer((json_int_t)f->price[f->wider].factor) : json_null());
 }
 
@@ -232,6 +239,23 @@ static void lent_print(const struct lg_rule_def *rule, const struct lg_forecast 
 	       time_text(f->terms.ttl_ns, ttl), time_text(f->terms.grace_ns, grace));
 }
 
+/* What it costs when another server becomes the home of a key, or the same one starts anew. */
+static void failover_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
+{
+	char tok[LG_NUM_TEXT_LEN], ns[LG_NUM_TEXT_LEN];
+
+	tok_text(f->failover_tok, rule->unit, tok);
+	time_text(f->failover_ns, ns);
+	if (f->terms.kind == LG_LEASE_LIMIT)
+		printf("  failover  regions go on with their parts; none is told more until all have told, or for %s if one never does\n", ns);
+	else if (f->terms.algorithm == LG_TOKEN_BUCKET)
+		printf("  failover  up to %s of the burst once, minted again within %s; the rest is lent at once\n", tok, ns);
+	else if (f->terms.reserves)
+		printf("  failover  up to %s withheld until all regions have told, within seconds, or for %s if one never does\n", tok, ns);
+	else
+		printf("  failover  nothing is lent until all regions have told, within seconds, or for %s if one never does\n", ns);
+}
+
 static void settings_print(const struct lg_rule_def *rule, const struct lg_forecast *f)
 {
 	const struct lg_terms *t = &f->terms;
@@ -275,6 +299,7 @@ static void forecast_print(const struct lg_rule_def *rule, const struct lg_forec
 	messages_print("", "hosts to their regions", &f->region);
 	quiet_print(rule, f);
 	lent_print(rule, f);
+	failover_print(rule, f);
 	settings_print(rule, f);
 	wider_print(f);
 }

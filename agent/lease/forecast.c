@@ -37,6 +37,7 @@
 #define FULL 1000000ull       /* parts in a million */
 #define SLOWER_PPM 2000ull    /* a sub-limit, for its clock */
 #define WORTH_PPM 5000        /* less unused is no reason for another rule */
+#define TAKEOVER_NS (3 * S)   /* from the end of one life of a home to the beginning of the next */
 #define LINES_MAX 100000      /* beyond that chance is nothing beside the limit */
 
 /* Round trip to whoever mints. */
@@ -243,6 +244,29 @@ static uint64_t worst_out_tok(const struct lg_terms *t)
 	return lg_min_u64(lg_terms_needed_tok(t) + t->hosts, out_tok(t));
 }
 
+/*
+ * What is reserved and not lent: two periods' worth (escrow.h), or half of one more where it was lent unevenly. Of that as much as was lent
+ * since it was marked has come back, of which a new life knows nothing either, nor of what comes back until it begins. Without marks it is all
+ * that there is.
+ */
+static uint64_t failover_tok(const struct lg_terms *t)
+{
+	uint64_t ns = 5 * t->escrow_period_ns / 2 + TAKEOVER_NS;
+
+	if (!t->reserves)
+		return t->budget_tok;
+	return lg_min_u64(lg_mul_div(t->limit_tok, ns, t->per_ns) + 2 * t->cost_tok, t->budget_tok);
+}
+
+static uint64_t failover_ns(const struct lg_terms *t)
+{
+	if (t->kind == LG_LEASE_LIMIT)
+		return t->ttl_ns + t->grace_ns;
+	if (t->algorithm == LG_TOKEN_BUCKET)
+		return lg_mul_div(failover_tok(t), t->per_ns, t->limit_tok);
+	return t->algorithm == LG_FIXED_WINDOW ? t->per_ns : t->ttl_ns + t->grace_ns + t->per_ns;
+}
+
 void lg_forecast_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_forecast *ret)
 {
 	static const uint64_t factors[] = { 1, 10, 60 };
@@ -260,6 +284,8 @@ void lg_forecast_init(const struct lg_rule_def *rule, const struct lg_fleet *fle
 	ret->quiet_mtps = quiet_mtps(t);
 	ret->out_tok = worst_out_tok(t);
 	ret->stranded_tok = out_tok(t);
+	ret->failover_tok = failover_tok(t);
+	ret->failover_ns = failover_ns(t);
 	for (size_t i = 0; i < 3; i++)
 		ret->price[i] = price_of(rule, fleet, factors[i]);
 	ret->wider = wider(ret);

@@ -45,6 +45,8 @@ struct lg_forecast {
 	uint64_t quiet_mtps;			/* thousandths of a token per second; 0: all keys cost the same */
 	uint64_t out_tok;	/* out at worst while the rate of the limit is spent */
 	uint64_t stranded_tok;	/* all that may be out */
+	uint64_t failover_tok;	/* a new life of the home may have to take so much for out or spent, which is not */
+	uint64_t failover_ns;	/* and for so long, when some region never tells; of a bucket, until it is minted again */
 };
 
 void lg_forecast_init(const struct lg_rule_def *rule, const struct lg_fleet *fleet, struct lg_forecast *ret_forecast);

@@ -51,12 +51,14 @@ static void set_ns(uint64_t *ret_ns, double ms)
 void scene_terms(const struct scene *scene, struct lg_terms *ret_terms)
 {
 	struct lg_rule_def rule = { .algorithm = scene->algorithm, .limit_tok = scene->limit_tok, .per_ns = (uint64_t)(scene->per_s * 1e9),
-				    .burst_tok = scene->burst_tok ? scene->burst_tok : scene->limit_tok };
+				    .burst_tok = scene->burst_tok ? scene->burst_tok : scene->limit_tok,
+				    .class = scene->strict ? LG_CLASS_STRICT : LG_CLASS_LOCAL };
 	struct lg_terms *t = ret_terms;
 
 	lg_terms_init(&rule, &(struct lg_fleet){ .regions = SCENE_REGIONS, .hosts = SCENE_REGIONS * HOSTS }, t);
 	if (scene->kind != LG_LEASE_AUTO)
 		t->kind = scene->kind;
+	t->reserves = scene->strict && t->kind == LG_LEASE_BLOCK;
 	if (scene->shared)
 		t->owner = false;
 	if (scene->all_out)
@@ -138,6 +140,8 @@ static void add(struct scene_result *sum, const struct sim *s, const struct scen
 	sum->host_reports_per_s += (double)r->asks_to_regions / span_s / n;
 	sum->host_grants_per_s += (double)r->grants_from_regions / span_s / n;
 	sum->out_tok += (double)r->max_outstanding_tok / n;
+	sum->failover_tok = fmax(sum->failover_tok, (double)r->failover_tok);
+	sum->commits_per_s += (double)r->commits / scene->end_s / n;
 	sum->stop_s += (scene->fault_for_s > 0 ? stop_s(s, scene) : 0) / n;
 	for (uint32_t i = 0; i < SCENE_REGIONS; i++) {
 		if (!r->region_offered[i])
@@ -171,6 +175,8 @@ void scene_run(const struct scene *scene, struct scene_result *ret)
 		assert(r == 0);
 		if (scene->fault_for_s > 0)
 			sim_fault(s, scene->fault, 1, (uint64_t)(scene->event_s * 1e9), (uint64_t)(scene->fault_for_s * 1e9));
+		if (scene->lost)
+			sim_fault(s, SIM_CUT_REGION, 1, (uint64_t)(scene->event_s * 1e9) - S, c.end_ns);
 		sim_run(s);
 		if (sim_result_of(s)->broken[0]) {
 			fprintf(stderr, "%s\n", sim_result_of(s)->broken);

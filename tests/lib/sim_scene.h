@@ -40,6 +40,8 @@ struct scene {
 	double home_tick_ms, region_tick_ms, host_tick_ms, slot_ms;
 	bool shared;			/* no owner, however small the limit */
 	bool all_out;			/* the whole budget may be out at once */
+	bool strict;			/* a strict rule, which lends what is durable */
+	bool lost;			/* region 1 is cut off for good, a second before the event */
 	double warm_s, end_s, event_s;
 	enum sim_fault_kind fault;	/* at event_s, of region 1 */
 	double fault_for_s;		/* 0: none */
@@ -59,6 +61,8 @@ struct scene_result {
 	double reports_per_s, grants_per_s;	/* between the regions and the home */
 	double host_reports_per_s, host_grants_per_s;	/* between the hosts and their regions */
 	double out_tok;
+	double failover_tok;		/* worst: what a new life of the home took for out or spent, and was not */
+	double commits_per_s;		/* of marks, over the whole run */
 	double stop_s;			/* until region 1, from the event, admits nothing any more */
 };
 

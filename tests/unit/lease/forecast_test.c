@@ -158,6 +158,33 @@ TEST(what_is_out_at_worst_is_what_the_period_needs)
 	assert_int_equal(forecast_of(rule_of(WINDOW, 1000, 1000, 0)).out_tok, forecast_of(rule_of(WINDOW, 1000, 1000, 0)).stranded_tok);
 }
 
+TEST(a_new_life_of_a_home_withholds_what_is_reserved_or_all)
+{
+	static const struct { enum lg_algorithm algorithm; enum lg_rule_class class; uint64_t tok, ms; } rows[] = {
+		{ BUCKET, LG_CLASS_LEASE, 10000, 60000 },
+		{ BUCKET, LG_CLASS_STRICT, 1752, 10512 },	/* two and a half periods of 3 s, and 3 s until it begins */
+		{ WINDOW, LG_CLASS_LEASE, 10000, 91000 },
+		{ WINDOW, LG_CLASS_STRICT, 1752, 91000 },
+		{ WINDOW, LG_CLASS_SYNC, 918, 71000 },	/* its periods are shorter, but marks are no more than one a second */
+		{ FIXED, LG_CLASS_STRICT, 1752, 60000 },
+	};
+	struct lg_rule_def rule;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		rule = rule_of(rows[i].algorithm, 10000, 60000, 10000);
+		rule.class = rows[i].class;
+		assert_int_equal(forecast_of(rule).failover_tok, rows[i].tok);
+		assert_int_equal(forecast_of(rule).failover_ns / MS, rows[i].ms);
+	}
+	/* never more than there is, and parts go on */
+	rule = rule_of(BUCKET, 10000, 60000, 100);
+	rule.class = LG_CLASS_STRICT;
+	rule.lease.kind = LG_LEASE_BLOCK;
+	assert_int_equal(forecast_of(rule).failover_tok, 100);
+	rule.lease.kind = LG_LEASE_LIMIT;
+	assert_int_equal(forecast_of(rule).failover_ns / MS, 11000);
+}
+
 TEST(a_wider_window_of_the_same_rate_is_told_where_round_trips_are_more_than_a_hundredth)
 {
 	struct lg_rule_def second = rule_of(WINDOW, 1000, 1000, 0), ten = rule_of(WINDOW, 10000, 10000, 0);
@@ -224,6 +251,7 @@ int main(void)
 		cmocka_unit_test(messages_follow_from_periods_and_pushes_from_ticks),
 		cmocka_unit_test(a_key_that_is_hardly_used_costs_a_report_in_a_third_of_its_lease),
 		cmocka_unit_test(what_is_out_at_worst_is_what_the_period_needs),
+		cmocka_unit_test(a_new_life_of_a_home_withholds_what_is_reserved_or_all),
 		cmocka_unit_test(a_wider_window_of_the_same_rate_is_told_where_round_trips_are_more_than_a_hundredth),
 		cmocka_unit_test(what_the_terms_cannot_keep_is_warned_of),
 	};
