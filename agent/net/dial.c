@@ -47,6 +47,17 @@ struct lg_dial {
 	void *arg;
 };
 
+static struct {
+	lg_dial_observer *fn;
+	void *arg;
+} observer;
+
+void lg_dial_observe(lg_dial_observer *fn, void *arg)
+{
+	observer.fn = fn;
+	observer.arg = arg;
+}
+
 static void job_free(evutil_socket_t fd, short what, void *arg)
 {
 	struct job *job = arg;
@@ -126,6 +137,8 @@ static int try_one(struct lg_dial *dial, const struct sockaddr_storage *ss)
 		return -errno;
 	if (setsockopt(dial->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
 		return -errno;
+	if (observer.fn)
+		observer.fn(observer.arg, (const struct sockaddr *)ss);
 	if (connect(dial->fd, (const struct sockaddr *)ss, len) < 0 && errno != EINPROGRESS)
 		return -errno;
 	dial->writable = event_new(dial->base, dial->fd, EV_WRITE, on_writable, dial);

@@ -23,6 +23,12 @@ typedef void lg_dial_fn(void *arg, int fd, const char *peer, const char *why);
  */
 int lg_dial_new(struct lg_loop *loop, const char *address, unsigned int timeout_ms, lg_dial_fn *fn, void *arg,
 		struct lg_dial **ret_dial, struct lg_complaint *c);
+
+/* Called with each address before anything is sent there. */
+typedef void lg_dial_observer(void *arg, const struct sockaddr *address);
+/* One for the process; fn NULL for none. */
+void lg_dial_observe(lg_dial_observer *fn, void *arg);
+
 /* Gives up what is under way; fn is not called any more. */
 struct lg_dial *lg_dial_free(struct lg_dial *dial);
 LG_CLEANUP(struct lg_dial, lg_dial_free)

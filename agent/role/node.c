@@ -179,6 +179,7 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	static struct lg_ruleset old_set, new_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
 	static struct lg_own_exemptions own;
+	bool is_again;
 	int r;
 
 	r = lg_actions_check(rules, &n->config, c);
@@ -215,7 +216,9 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (new_names[id].retired_ns && n->by_id[id].def)
 			lg_node_rule_gone(n, id);
-	lg_rules_free(n->rules);
+	is_again = rules == n->rules;
+	if (!is_again)
+		lg_rules_free(n->rules);
 	n->rules = rules;
 	n->set = new_set;
 	memcpy(n->names, new_names, sizeof(n->names));
@@ -223,9 +226,11 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	lg_node_lists_sweep(n);
 	lg_node_exemptions(n, n->rules, &n->own);
 	rules_index(n);
-	lines_warn(n);
-	hooks_warn(n);
-	lg_node_conns_warn(n);
+	if (!is_again) {
+		lines_warn(n);
+		hooks_warn(n);
+		lg_node_conns_warn(n);
+	}
 	for (uint32_t id = 1; id <= LG_RULES_MAX; id++)
 		if (n->by_id[id].def && n->by_id[id].def->scope == LG_SCOPE_GLOBAL)
 			lg_node_rule_changed(n, id);
@@ -612,6 +617,7 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	r = lg_node_conns_start(n);
 	if (r < 0)
 		return lg_complain(c, "cannot write the timeouts of connections into the kernel: %s", strerror(-r));
+	lg_node_exempt_start(n);
 	r = rules_first_apply(n, rules, c);
 	if (r < 0)
 		return r;
@@ -686,6 +692,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	struct lg_complaint c = { 0 };
 
 	n->running = false;
+	lg_node_exempt_stop();
 	if (!undo)
 		lg_node_keys_close(n);
 	else

@@ -52,13 +52,21 @@ struct lg_node_interface {
 	uint64_t advice;	/* hash of what lg_node_advise() last said; 0: nothing */
 };
 
-#define LG_OWN_EXEMPTIONS_MAX 4
+/* An address, with a port, that this host asks for something. */
+struct lg_node_peer {
+	struct lg_prefix prefix;
+	uint16_t port;
+};
+
+#define LG_DIALLED_MAX 8
+#define LG_OWN_PEERS_MAX (LG_DIALLED_MAX + 3) /* a resolver looks at three name servers */
+#define LG_OWN_EXEMPTIONS_MAX (2 + 2 * LG_OWN_PEERS_MAX)
 
 /* Exemptions that a node adds itself. Matches point in here. */
 struct lg_own_exemptions {
-	size_t n;
+	size_t n, n_peers;
 	struct lg_exemption v[LG_OWN_EXEMPTIONS_MAX];
-	struct lg_prefix upstream;
+	struct lg_prefix peers[LG_OWN_PEERS_MAX];
 };
 
 /* How rules are to be loaded. */
@@ -78,6 +86,8 @@ struct lg_node {
 	uint64_t trial_until_ns;	/* 0: there is no trial */
 	struct lg_source *trial_timer;
 	struct lg_own_exemptions own;	/* of the rules in force */
+	struct lg_node_peer dialled[LG_DIALLED_MAX];	/* upstreams, the newest last */
+	size_t n_dialled;
 	uint64_t lists_due_ns;	/* when the operator's entries are looked at again */
 	uint64_t lists_noted;	/* of what the state folder has of them */
 	struct lg_node_rule by_id[LG_RULES_MAX + 1];
@@ -143,8 +153,12 @@ void lg_node_rule_gone(struct lg_node *n, uint32_t rule_id);	/* gives back and f
 void lg_node_rule_changed(struct lg_node *n, uint32_t rule_id);	/* its numbers */
 void lg_node_keys_close(struct lg_node *n);			/* orderly end: a last report; what is leased stays until its end */
 
-/* node_lists.c */
+/* node_exempt.c */
+void lg_node_exempt_start(struct lg_node *n);			/* before there are rules */
+void lg_node_exempt_stop(void);
 void lg_node_exemptions(const struct lg_node *n, const struct lg_rules *rules, struct lg_own_exemptions *ret);
+
+/* node_lists.c */
 int lg_node_lists_load(struct lg_node *n, const struct lg_rules *rules, struct lg_complaint *c);
 void lg_node_lists_restore(struct lg_node *n);			/* the operator's entries, after a reboot */
 void lg_node_lists_changed(struct lg_node *n);			/* the operator's tool says so */
@@ -192,5 +206,8 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len);
 
 /* node.c */
 int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct lg_complaint *c);
-/* Puts the rules into force and takes them. On failure the old ones stay, in the kernel and here. `how` NULL: whoever is cut off. */
+/*
+ * Puts the rules into force and takes them. On failure the old ones stay, in the kernel and here. `how` NULL: whoever is cut off. Those in
+ * force may be put into force again, when something has changed that they depend on.
+ */
 int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c);

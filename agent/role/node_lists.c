@@ -1,103 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What a node lets through and shuts out beside its rules: the lists, bans that are over, its own exemptions, and sessions that new rules
- * must not cut off. The operator's entries live in the kernel, where his tool puts them whether a daemon runs or not; here they are noted
- * in the state folder as well, for the time after a reboot.
+ * What a node lets through and shuts out beside its rules: the lists, bans that are over, and sessions that new rules must not cut off.
+ * The operator's entries live in the kernel, where his tool puts them whether a daemon runs or not; here they are noted in the state folder
+ * as well, for the time after a reboot.
  */
 #include "role/node.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/num.h"
-#include "net/address.h"
 
 #define SCAN_PERIOD_NS (60 * LG_NS_PER_S) /* how often entries are looked at that nobody told of */
-
-/* ---- exemptions ---- */
-
-enum { DHCP_SERVER = 67, DHCP_CLIENT = 68, DHCP6_CLIENT = 546, DHCP6_SERVER = 547 };
-
-/* Does a rule say these ports? Then they are its, and not exempt. */
-static bool is_named(const struct lg_rules *rules, uint16_t lo, uint16_t hi)
-{
-	for (size_t i = 0; i < rules->n; i++) {
-		const struct lg_ranges *ports = &rules->v[i].match.destination_ports;
-
-		for (size_t k = 0; k < ports->n; k++)
-			if (ports->v[k].lo >= lo && ports->v[k].hi <= hi)
-				return true;
-	}
-	return false;
-}
-
-static struct lg_exemption *own_add(struct lg_own_exemptions *own, const char *name, uint8_t protocol)
-{
-	struct lg_exemption *e = &own->v[own->n++];
-
-	memset(e, 0, sizeof(*e));
-	snprintf(e->name, sizeof(e->name), "%s", name);
-	e->is_bounded = true;
-	e->match.has_protocol = true;
-	e->match.protocol = protocol;
-	return e;
-}
-
-/* By destination alone: most rules look at that anyway, so it costs packets nothing. */
-static void dhcp_add(struct lg_own_exemptions *own, const struct lg_rules *rules, const char *name, uint16_t lo, uint16_t hi)
-{
-	if (!is_named(rules, lo, hi))
-		own_add(own, name, IPPROTO_UDP)->match.destination_ports = (struct lg_ranges){ .n = 1, .v = { { lo, hi } } };
-}
-
-/* false for a name, which could become another address at any time. */
-static bool address_of(const char *host, struct lg_prefix *ret)
-{
-	struct lg_prefix p = { .family = 4, .len = 32, .addr = { [10] = 0xff, [11] = 0xff } };
-
-	if (inet_pton(AF_INET, host, p.addr + 12) != 1) {
-		p = (struct lg_prefix){ .family = 6, .len = 128 };
-		if (inet_pton(AF_INET6, host, p.addr) != 1)
-			return false;
-	}
-	*ret = p;
-	return true;
-}
-
-/* Both ways of the session to the upstream; what comes in only if it can belong to a session that is there. */
-static void upstream_add(struct lg_own_exemptions *own, const struct lg_config *config)
-{
-	struct lg_address address;
-	struct lg_complaint c;
-	struct lg_exemption *in, *out;
-
-	if (!config->upstream[0] || lg_address_parse(config->upstream, true, &address, &c) < 0 || !address_of(address.host, &own->upstream))
-		return;
-	in = own_add(own, "upstream-in", IPPROTO_TCP);
-	in->match.directions = 1;
-	in->match.source = (struct lg_prefix_list){ .n = 1, .v = &own->upstream };
-	in->match.source_ports = (struct lg_ranges){ .n = 1, .v = { { address.port, address.port } } };
-	in->match.tcp_flags.mask = in->match.tcp_flags.value = 0x10;
-	out = own_add(own, "upstream-out", IPPROTO_TCP);
-	out->match.directions = 2;
-	out->match.destination = (struct lg_prefix_list){ .n = 1, .v = &own->upstream };
-	out->match.destination_ports = (struct lg_ranges){ .n = 1, .v = { { address.port, address.port } } };
-}
-
-void lg_node_exemptions(const struct lg_node *n, const struct lg_rules *rules, struct lg_own_exemptions *ret)
-{
-	ret->n = 0;
-	dhcp_add(ret, rules, "dhcp", DHCP_SERVER, DHCP_CLIENT);
-	dhcp_add(ret, rules, "dhcpv6", DHCP6_CLIENT, DHCP6_SERVER);
-	upstream_add(ret, &n->config);
-}
 
 /* ---- lists ---- */
 

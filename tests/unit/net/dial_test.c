@@ -77,6 +77,30 @@ static void a_name_is_resolved(void **state)
 	close(fd);
 }
 
+static void seen_note(void *arg, const struct sockaddr *address)
+{
+	lg_address_format(address, arg);
+}
+
+static void who_observes_is_told_of_each_address_before_it_is_connected_to(void **state)
+{
+	char text[64], seen[LG_PEER_LEN] = "";
+	int fd = listen_on("127.0.0.1:0", text, "localhost");
+	struct outcome o;
+
+	(void)state;
+	lg_dial_observe(seen_note, seen);
+	o = dial(text, 5000);
+	assert_true(o.fd >= 0);
+	assert_string_equal(seen, o.peer);
+	close(o.fd);
+	close(fd);
+	o = dial("127.0.0.1:1", 5000);
+	assert_int_equal(o.fd, -1);
+	assert_string_equal(seen, "127.0.0.1:1");
+	lg_dial_observe(NULL, NULL);
+}
+
 static void a_closed_port_is_refused_by_name(void **state)
 {
 	char text[64], want[128];
@@ -183,6 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_numeric_address_is_connected_to),
 		cmocka_unit_test(a_name_is_resolved),
+		cmocka_unit_test(who_observes_is_told_of_each_address_before_it_is_connected_to),
 		cmocka_unit_test(a_closed_port_is_refused_by_name),
 		cmocka_unit_test(a_name_nobody_knows_is_said_so),
 		cmocka_unit_test(an_address_that_does_not_answer_is_given_up_in_time),
