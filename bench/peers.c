@@ -64,6 +64,7 @@
 
 enum filter { FILTER_GENERATOR,
 	      FILTER_NONE,
+	      FILTER_XDP_PASS,
 	      FILTER_XDP,
 	      FILTER_XDP_GENERIC,
 	      FILTER_TCX,
@@ -72,7 +73,8 @@ enum filter { FILTER_GENERATOR,
 	      FILTER_NFT_INGRESS,
 	      _FILTER_N };
 
-static const char *const filter_names[] = { "generator", "none", "xdp", "xdp_generic", "tcx", "hashlimit", "nft_pre", "nft_ingress" };
+static const char *const filter_names[] = { "generator", "none", "xdp_pass", "xdp", "xdp_generic",
+					    "tcx", "hashlimit", "nft_pre", "nft_ingress" };
 
 static const struct {
 	const char *name;
@@ -277,6 +279,10 @@ static int attach(struct bench *b, enum filter filter)
 	case FILTER_GENERATOR:
 	case FILTER_NONE:
 	case _FILTER_N: return 0;
+	case FILTER_XDP_PASS:
+		return bpf_xdp_attach((int)if_nametoindex(RECEIVER), bpf_program__fd(b->gen->progs.peers_pass), XDP_FLAGS_DRV_MODE, NULL) < 0 ?
+			       fail("attaching the program that does nothing") :
+			       0;
 	case FILTER_XDP: return attach_ours(b, LG_HOOK_XDP, LG_MODE_XDP_NATIVE);
 	case FILTER_XDP_GENERIC: return attach_ours(b, LG_HOOK_XDP, LG_MODE_XDP_GENERIC);
 	case FILTER_TCX: return attach_ours(b, LG_HOOK_TC_INGRESS, LG_MODE_NONE);
@@ -299,6 +305,7 @@ static int detach(struct bench *b, enum filter filter)
 	case FILTER_GENERATOR:
 	case FILTER_NONE:
 	case _FILTER_N: return 0;
+	case FILTER_XDP_PASS: return bpf_xdp_detach((int)if_nametoindex(RECEIVER), XDP_FLAGS_DRV_MODE, NULL);
 	case FILTER_XDP:
 	case FILTER_XDP_GENERIC: return lg_kern_detach(b->kern, RECEIVER, LG_HOOK_XDP);
 	case FILTER_TCX: return lg_kern_detach(b->kern, RECEIVER, LG_HOOK_TC_INGRESS);
@@ -315,6 +322,7 @@ static int64_t drops_of(struct bench *b, enum filter filter)
 	switch (filter) {
 	case FILTER_GENERATOR:
 	case FILTER_NONE:
+	case FILTER_XDP_PASS:
 	case _FILTER_N: return 0;
 	case FILTER_XDP:
 	case FILTER_XDP_GENERIC:

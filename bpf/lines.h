@@ -237,24 +237,39 @@ static __always_inline struct lg_line_found lg_line_look(const struct lg_line *l
 	return found;
 }
 
-/* Bit i is set iff slot i is not live at v. The word of the lowest such slot is left in *ret_word. */
-static __always_inline __u64 lg_line_free(const struct lg_line *line, __u64 v, __u64 live_vt, __u64 *ret_word)
+/**
+ * lg_line_victim() - which slot a new key gets
+ * @ret_word: what stands there
+ *
+ * One that is not live at v: of these one that was never used, else the one that has been full for the longest time. The others' keys
+ * may come again, and find their slots then.
+ *
+ * Return: the slot, or LG_LINE_SLOTS: all are live.
+ */
+static __always_inline __u32 lg_line_victim(const struct lg_line *line, __u64 v, __u64 live_vt, __u64 *ret_word)
 {
-	__u64 word, ahead, is_free, free = 0;
+	__u64 word, ahead, untagged, is_free, rank, is_less, best = 0;
 	__u32 i;
 
-	*ret_word = 0;
 	for (i = 0; i < LG_LINE_SLOTS; i++) {
 		word = lg_read(line->slot[i]);
 		ahead = (word - v) & LG_LINE_POSITION;
+		untagged = (word >> 40) - 1; /* all ones, if it is */
 		/* Negative, top bit set, iff it is too far ahead, or is due now, or has no tag. */
-		is_free = (live_vt - ahead) | (ahead - 1) | ((word >> 40) - 1);
+		is_free = (live_vt - ahead) | (ahead - 1) | untagged;
 		lg_opaque(is_free);
 		is_free >>= 63;
-		*ret_word |= word & -(is_free & lg_is_zero(free));
-		free |= is_free << i;
+		lg_opaque(is_free);
+		/* For how long, then the lowest; at least LG_LINE_SLOTS. */
+		rank = ((-ahead & LG_LINE_POSITION) | untagged >> 24) + 1;
+		rank = ((rank * LG_LINE_SLOTS + (LG_LINE_SLOTS - 1 - i)) & -is_free) - best;
+		is_less = rank >> 63;
+		lg_opaque(is_less); /* clang knows the idiom and would make it a branch */
+		best += rank & (is_less - 1);
 	}
-	return free;
+	i = LG_LINE_SLOTS - 1 - (best & (LG_LINE_SLOTS - 1));
+	*ret_word = lg_read(line->slot[i & (LG_LINE_SLOTS - 1)]);
+	return best ? i : LG_LINE_SLOTS;
 }
 
 /* Settles a claim, withdraws it, or leaves it as it is for one more look. */
@@ -296,19 +311,19 @@ static __always_inline int lg_line_turn(struct lg_line *line, const struct lg_li
 
 /**
  * lg_line_claim() - claim a slot for a key that has none
- * @free: what lg_line_free() found, and @word of the lowest of them
+ * @slot: what lg_line_victim() found, and @word there
  * @v:    from a clock that was read after @word, if lg_line_is_unsure() of an older one
  *
  * Return: LG_LINE_AGAIN, with the claim to be settled or nothing done.
  */
-static __always_inline int lg_line_claim(struct lg_line *line, __u64 free, __u64 word, __u64 tag, __u64 v, const struct lg_rule *rule,
+static __always_inline int lg_line_claim(struct lg_line *line, __u32 slot, __u64 word, __u64 tag, __u64 v, const struct lg_rule *rule,
 					 const struct lg_ask *ask, struct lg_line_claim *claim)
 {
 	__u64 cost_vt = ask->cost_tok * rule->rate.unit_per_tok;
 
 	if (word >> 40 && lg_line_debt(word, v, rule->live_vt))
 		return LG_LINE_AGAIN;
-	claim->slot = lg_lowest_bit(free) & (LG_LINE_SLOTS - 1);
+	claim->slot = slot & (LG_LINE_SLOTS - 1);
 	claim->word = LG_LINE_PENDING | tag | ((v + cost_vt) & LG_LINE_POSITION);
 	if (__sync_val_compare_and_swap(&line->slot[claim->slot & (LG_LINE_SLOTS - 1)], word, claim->word) != word)
 		claim->word = 0;
@@ -319,15 +334,16 @@ static __always_inline int lg_line_claim(struct lg_line *line, __u64 free, __u64
 static __always_inline int lg_line_enter(struct lg_line *line, __u64 tag, __u64 *v, const struct lg_rule *rule, const struct lg_ask *ask,
 					 _Bool take, __u64 (*v_now)(const struct lg_rule *), struct lg_line_claim *claim)
 {
-	__u64 word, free = lg_line_free(line, *v, rule->live_vt, &word);
+	__u64 word;
+	__u32 slot = lg_line_victim(line, *v, rule->live_vt, &word);
 
-	if (!free)
+	if (slot >= LG_LINE_SLOTS)
 		return LG_LINE_FULL;
 	if (!take)
 		return LG_PASS_ADMITTED;
 	if (lg_line_is_unsure(word, *v, rule->live_vt))
 		*v = v_now(rule);
-	return lg_line_claim(line, free, word, tag, *v, rule, ask, claim);
+	return lg_line_claim(line, slot, word, tag, *v, rule, ask, claim);
 }
 
 /**

@@ -119,6 +119,16 @@ ROW(a_key_in_lines_has_its_burst_and_then_its_rate)
 	assert_int_equal(progs_rule_count(p, 1, LG_DROP_LIMIT).packets, 3);
 }
 
+/* n new keys, which owe: eight fill a line. */
+static void fill_line(struct progs *p, enum lg_hook hook, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct lg_pkt_buf pkt = from(0x0a070000 + i);
+
+		progs_expect(p, hook, &pkt, LG_PASS_ADMITTED);
+	}
+}
+
 /* Whatever becomes of it, and what was refused to who had the slot before is not the new key's. */
 ROW(a_key_is_noted_by_its_second_packet)
 {
@@ -140,6 +150,7 @@ ROW(a_key_is_noted_by_its_second_packet)
 		assert_memory_equal(&note.key, &key_a, sizeof(key_a));
 		assert_int_equal(note.denied_tok, n);
 	}
+	fill_line(p, hook, LG_LINE_SLOTS - 1);
 	progs_now(p, START_NS + 101 * MS);
 	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
 	assert_false(line_of(p, 0).slot[0] & LG_LINE_NOTED);
@@ -178,23 +189,13 @@ ROW(rules_keep_to_their_own_lines)
 	}
 }
 
-/* Eight keys that owe fill a line. */
-static void fill_line(struct progs *p, enum lg_hook hook)
-{
-	for (uint32_t i = 0; i < LG_LINE_SLOTS; i++) {
-		struct lg_pkt_buf pkt = from(0x0a070000 + i);
-
-		progs_expect(p, hook, &pkt, LG_PASS_ADMITTED);
-	}
-}
-
 ROW(newcomers_of_a_full_line_share_overflow_buckets)
 {
 	struct lg_pkt_buf a = from(0x0a000001), b = from(0x0a000002), known = from(0x0a070000);
 
 	progs_in_lines(p, progs_rule(p, 3), 1, START_NS);
 	progs_publish(p);
-	fill_line(p, hook);
+	fill_line(p, hook, LG_LINE_SLOTS);
 	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
 	progs_expect(p, hook, &b, LG_PASS_ADMITTED);
 	progs_expect(p, hook, &a, LG_PASS_ADMITTED);
@@ -217,7 +218,7 @@ ROW(a_full_line_denies_or_passes_newcomers_if_the_rule_says_so)
 
 	progs_in_lines(p, progs_rule(p, 3), 1, START_NS);
 	progs_publish(p);
-	fill_line(p, hook);
+	fill_line(p, hook, LG_LINE_SLOTS);
 	p->set.rules[0].on_full = LG_ON_FULL_DENY;
 	progs_publish(p);
 	progs_expect(p, hook, &a, LG_DROP_TABLE_FULL);

@@ -155,6 +155,36 @@ static void a_live_slot_is_never_taken_and_a_dead_one_always(void **state)
 	assert_int_equal(ask(&w, TAG(29), 10), LG_LINE_FULL);
 }
 
+static void a_new_key_takes_the_slot_that_was_full_for_longest(void **state)
+{
+	struct world w = world_make(10, S, 5, PACKETS);
+	__u64 word;
+
+	(void)state;
+	/* None of those that come again loses its slot while another was never used. */
+	for (int round = 0; round < 3; round++) {
+		for (uint64_t k = 1; k <= LG_LINE_SLOTS; k++) {
+			now_ns += 10 * S;
+			assert_int_equal(admitted(&w, TAG(k), 5), 5);
+			assert_int_equal(w.line.slot[k - 1] & LG_LINE_OWNER, TAG(k));
+		}
+	}
+	/* Then the oldest does: key 1, and, as key 2 comes again, key 3. */
+	now_ns += 10 * S;
+	assert_int_equal(ask(&w, TAG(9), 1), LG_PASS_ADMITTED);
+	assert_int_equal(w.line.slot[0] & LG_LINE_OWNER, TAG(9));
+	assert_int_equal(ask(&w, TAG(2), 1), LG_PASS_ADMITTED);
+	assert_int_equal(ask(&w, TAG(10), 1), LG_PASS_ADMITTED);
+	assert_int_equal(w.line.slot[2] & LG_LINE_OWNER, TAG(10));
+	/* However often the ring turns meanwhile: here by a 40th of it for each. */
+	for (uint64_t k = 11; k < 1000; k++) {
+		now_ns += RING / w.rule.rate.unit_per_tok / 10 / 40 * S;
+		assert_int_equal(ask(&w, TAG(k), 1), LG_PASS_ADMITTED);
+		for (uint64_t past = k; past > 10 && past > k - LG_LINE_SLOTS; past--)
+			assert_true(lg_line_find(&w.line, TAG(past), &word) < LG_LINE_SLOTS);
+	}
+}
+
 static void an_empty_slot_is_free_at_every_time(void **state)
 {
 	struct world w = world_make(1000000000, S, 1000000, PACKETS);
@@ -242,9 +272,11 @@ static void a_slot_is_marked_once_and_stays_so_while_its_key_has_it(void **state
 	assert_int_equal(admitted(&w, TAG(1), 10), 3);
 	assert_true(w.line.slot[0] & LG_LINE_NOTED);
 	/* A new key finds no mark. */
+	for (uint64_t k = 2; k <= LG_LINE_SLOTS; k++)
+		assert_int_equal(ask(&w, TAG(k), 5), LG_PASS_ADMITTED);
 	now_ns += 10 * S;
-	assert_int_equal(ask(&w, TAG(2), 1), LG_PASS_ADMITTED);
-	assert_int_equal(w.line.slot[0] & ~LG_LINE_POSITION, TAG(2));
+	assert_int_equal(ask(&w, TAG(9), 1), LG_PASS_ADMITTED);
+	assert_int_equal(w.line.slot[0] & ~LG_LINE_POSITION, TAG(9));
 }
 
 static void change(struct world *w, uint64_t rate_tok, uint64_t per_ns, uint64_t burst_tok)
@@ -437,7 +469,7 @@ static void a_late_clock_takes_nothing_from_a_key_and_gives_it_nothing(void **st
 	struct world w = world_make(1000000000, S, 1000, 1);
 	struct lg_ask a = { .cost_tok = 1 };
 	struct lg_line_claim claim = { 0 };
-	__u64 early_v = lg_rate_now(&w.rule.rate, BOOT), word, free;
+	__u64 early_v = lg_rate_now(&w.rule.rate, BOOT), word;
 	uint32_t i;
 
 	(void)state;
@@ -447,10 +479,10 @@ static void a_late_clock_takes_nothing_from_a_key_and_gives_it_nothing(void **st
 	i = lg_line_find(&w.line, TAG(3), &word);
 	assert_int_equal(i, 2);
 	assert_int_equal(lg_line_charge(&w.line.slot[i], word, early_v, false, &w.rule, &a, 4), LG_LINE_AGAIN);
-	free = lg_line_free(&w.line, early_v, w.rule.live_vt, &word);
-	assert_int_equal(free, 0xff);
+	i = lg_line_victim(&w.line, early_v, w.rule.live_vt, &word);
+	assert_in_range(i, 0, LG_LINE_SLOTS - 1);
 	assert_true(lg_line_is_unsure(word, early_v, w.rule.live_vt));
-	assert_int_equal(lg_line_claim(&w.line, free, word, TAG(9), v_now(&w.rule), &w.rule, &a, &claim), LG_LINE_AGAIN);
+	assert_int_equal(lg_line_claim(&w.line, i, word, TAG(9), v_now(&w.rule), &w.rule, &a, &claim), LG_LINE_AGAIN);
 	assert_int_equal(claim.word, 0);
 	for (uint64_t k = 1; k <= LG_LINE_SLOTS; k++)
 		assert_int_equal(ask(&w, TAG(k), 1), LG_DROP_LIMIT);
@@ -485,8 +517,8 @@ static void a_burst_is_whole_by_a_clock_that_stands_still(void **state)
 struct claimer {
 	struct lg_line_claim claim;
 	struct lg_line_found found;
-	__u64 word, free;
-	uint32_t turns;
+	__u64 word;
+	uint32_t turns, slot;
 	int r;
 	enum { LOOKS, TURNS, CLAIMS } next;
 };
@@ -495,6 +527,7 @@ struct claimer {
 static void claimer_step(struct world *w, struct claimer *c, bool skips)
 {
 	struct lg_ask a = { .cost_tok = 1 };
+	struct lg_line seen;
 
 	switch (c->next) {
 	case LOOKS:
@@ -507,16 +540,16 @@ static void claimer_step(struct world *w, struct claimer *c, bool skips)
 		c->turns++;
 		if (c->r != LG_LINE_NEW)
 			break;
-		c->free = lg_line_free(&w->line, v_now(&w->rule), w->rule.live_vt, &c->word);
-		if (skips && c->free & ~1ull) {
-			c->free &= ~1ull;
-			c->word = w->line.slot[lg_lowest_bit(c->free)];
-		}
+		seen = w->line;
+		if (skips)
+			seen.slot[0] = TAG(6) | ((v_now(&w->rule) + 1) & LG_LINE_POSITION);
+		c->slot = lg_line_victim(&seen, v_now(&w->rule), w->rule.live_vt, &c->word);
+		assert_in_range(c->slot, 0, LG_LINE_SLOTS - 1);
 		c->r = LG_LINE_AGAIN;
 		c->next = CLAIMS;
 		break;
 	case CLAIMS:
-		c->r = lg_line_claim(&w->line, c->free, c->word, TAG(5), v_now(&w->rule), &w->rule, &a, &c->claim);
+		c->r = lg_line_claim(&w->line, c->slot, c->word, TAG(5), v_now(&w->rule), &w->rule, &a, &c->claim);
 		c->next = LOOKS;
 		break;
 	}
@@ -704,6 +737,7 @@ int main(void)
 		cmocka_unit_test(a_key_has_its_burst_and_then_its_rate),
 		cmocka_unit_test(a_refusal_and_a_test_write_nothing),
 		cmocka_unit_test(a_live_slot_is_never_taken_and_a_dead_one_always),
+		cmocka_unit_test(a_new_key_takes_the_slot_that_was_full_for_longest),
 		cmocka_unit_test(an_empty_slot_is_free_at_every_time),
 		cmocka_unit_test(a_superframe_may_owe_and_pays_it_all_back),
 		cmocka_unit_test(an_undone_take_gives_back_what_it_took_and_no_more),
