@@ -61,15 +61,31 @@ static uint64_t most_tok(const struct lg_terms *t)
 	return lg_add_cap(t->budget_tok, lg_mul_div(t->limit_tok, t->escrow_period_ns, t->per_ns));
 }
 
-uint64_t lg_escrow_size_tok(const struct lg_escrow *e, const struct lg_terms *t, uint64_t wanted_tok, uint64_t now_ns)
+/* However often marks are made, it is measured over a period. */
+static void pace_see(struct lg_escrow *e, const struct lg_terms *t, uint64_t now_ns)
+{
+	uint64_t used_tok = e->lent_tok - e->pace_lent_tok, took_ns = lg_sub_floor(now_ns, e->pace_ns);
+
+	if (e->pace_ns && took_ns < t->escrow_period_ns) {
+		e->pace_tok = lg_max_u64(e->pace_tok, used_tok);
+		return;
+	}
+	if (e->pace_ns)
+		e->pace_tok = lg_max_u64(e->pace_tok / 2, lg_mul_div(used_tok, t->escrow_period_ns, took_ns));
+	e->pace_ns = now_ns;
+	e->pace_lent_tok = e->lent_tok;
+}
+
+uint64_t lg_escrow_size_tok(struct lg_escrow *e, const struct lg_terms *t, uint64_t wanted_tok, uint64_t now_ns)
 {
 	uint64_t least_tok = lg_max_u64(t->budget_tok / LEAST_PART, t->cost_tok);
 	uint64_t took_ns = lg_sub_floor(now_ns, e->last.at_ns), used_tok = e->lent_tok - e->last.lent_tok, size_tok;
 
+	pace_see(e, t, now_ns);
 	if (!e->last.at_ns)
 		return lg_min_u64(lg_max_u64(least_tok, lg_add_cap(wanted_tok, wanted_tok)), most_tok(t));
-	size_tok = lg_max_u64(e->last.size_tok / 2, lg_mul_div(used_tok, 2 * t->escrow_period_ns, lg_max_u64(took_ns, t->escrow_period_ns)));
-	if (wanted_tok && took_ns < t->escrow_period_ns)
+	size_tok = lg_add_cap(e->pace_tok, e->pace_tok);
+	if (wanted_tok && took_ns < t->escrow_period_ns && used_tok >= e->last.size_tok - e->last.size_tok / LOW_PART)
 		size_tok = lg_max_u64(size_tok, lg_add_cap(e->last.size_tok, lg_max_u64(e->last.size_tok, wanted_tok)));
 	return lg_min_u64(lg_max_u64(size_tok, lg_max_u64(least_tok, wanted_tok)), most_tok(t));
 }

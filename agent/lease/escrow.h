@@ -44,6 +44,9 @@ struct lg_escrow {
 	struct lg_escrow_line asked;	/* by the one that is on its way */
 	struct lg_escrow_made last, next;	/* the last one known to be durable; the one on its way */
 	bool is_asked;			/* one is */
+	uint64_t pace_tok;		/* lent in a period, as it has been lately */
+	uint64_t pace_ns;		/* the stretch of time at hand began then; 0: none did */
+	uint64_t pace_lent_tok;
 };
 
 /* What the home knows when it makes a mark. */
@@ -64,11 +67,11 @@ void lg_escrow_turn(struct lg_escrow *e);
 void lg_escrow_void(struct lg_escrow *e);
 
 /*
- * How much the next reserve is to be: what is lent in two periods at the pace since the last mark. One that was used up within a period is
- * at least doubled, so that however fast a key becomes busy it soon asks once a period; and it falls by half at most with each mark.
+ * How much the next reserve is to be: what is lent in two periods at the pace of the last one, which falls by half at most with each. A reserve
+ * that was used up within a period is at least doubled, so that however fast a key becomes busy it soon asks once a period.
  * wanted_tok: what could be lent right now, were it reserved.
  */
-uint64_t lg_escrow_size_tok(const struct lg_escrow *e, const struct lg_terms *t, uint64_t wanted_tok, uint64_t now_ns);
+uint64_t lg_escrow_size_tok(struct lg_escrow *e, const struct lg_terms *t, uint64_t wanted_tok, uint64_t now_ns);
 /*
  * Is another mark due? The reserve is used up but for a quarter, or somebody waits for it; or the last mark says of much more than a
  * sixteenth of the budget that it is consumed or out, which it is no longer, and is four periods old.

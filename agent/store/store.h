@@ -18,7 +18,7 @@
 
 #define LG_STORE_KEY_MAX 512
 #define LG_STORE_VALUE_MAX 65536
-#define LG_STORE_WRITES_MAX 128		/* of one commit: what etcd takes in one transaction */
+#define LG_STORE_WRITES_MAX 127		/* of one commit: what etcd takes in one transaction, 128, but for our leading, which it checks too */
 #define LG_STORE_COMMIT_BYTES_MAX 900000	/* keys and values of one commit: what etcd takes in one request, with room to spare */
 #define LG_STORE_REVISION_ANY (~0ull)
 

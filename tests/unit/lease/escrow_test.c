@@ -178,13 +178,14 @@ TEST(after_another_limit_nothing_is_lent_before_a_mark_of_it)
 	assert_int_equal(lg_escrow_left_tok(&e, 0, S), 100);
 }
 
-/* lent_tok since a mark of size_tok that was durable took_ms ago. */
+/* The reserve at took_ms, when a mark of size_tok at T0 is followed by lent_tok. */
 static uint64_t next_size(uint64_t size_tok, uint64_t lent_tok, uint64_t took_ms, uint64_t wanted_tok)
 {
 	struct lg_escrow_books b = books(0, 0);
 	struct lg_terms t = bucket();
 	struct lg_escrow e = { 0 };
 
+	lg_escrow_size_tok(&e, &t, size_tok, T0);
 	marked(&e, &b, size_tok, true);
 	lg_escrow_lent(&e, lent_tok);
 	return lg_escrow_size_tok(&e, &t, wanted_tok, T0 + took_ms * MS);
@@ -202,13 +203,30 @@ TEST(a_reserve_is_what_is_lent_in_two_periods)
 	assert_int_equal(next_size(100, 75, 1500, 0), 100);
 	assert_int_equal(next_size(100, 75, 1000, 0), 150);
 	assert_int_equal(next_size(100, 75, 10, 0), 150);	/* who lends in bursts lends no more in a period for that */
-	assert_int_equal(next_size(100, 10, 1000, 0), 50);	/* it falls by half at most */
 	assert_int_equal(next_size(100, 100, 999, 1), 200);	/* used up within a period: twice as much */
+	assert_int_equal(next_size(100, 75, 999, 1), 200);
+	assert_int_equal(next_size(100, 74, 999, 1), 148);	/* it was not: somebody wants more than is left */
 	assert_int_equal(next_size(100, 100, 999, 300), 400);
 	assert_int_equal(next_size(100, 100, 1000, 1), 200);
 	assert_int_equal(next_size(100, 100, 4000, 1), 50);
 	assert_int_equal(next_size(100, 100, 4000, 77), 77);
 	assert_int_equal(next_size(1100, 1100, 500, 1000), 1100);
+}
+
+TEST(marks_that_others_bring_about_do_not_change_the_pace)
+{
+	struct lg_terms t = bucket();
+	struct lg_escrow e = { 0 };
+	uint64_t ms;
+
+	lg_escrow_size_tok(&e, &t, 0, T0);
+	e.last.at_ns = T0;
+	for (ms = 100; ms <= 10000; ms += 100) {	/* ten in each tenth of a second, and a mark each time */
+		lg_escrow_lent(&e, 10);
+		assert_true(lg_escrow_size_tok(&e, &t, 0, T0 + ms * MS) >= (ms < 1000 ? 20 : 200));
+	}
+	for (; ms <= 11000; ms += 100)	/* none any more: it falls by half in a period */
+		assert_int_equal(lg_escrow_size_tok(&e, &t, 0, T0 + ms * MS), ms < 11000 ? 200 : 100);
 }
 
 static bool is_due(const struct lg_escrow *e, struct lg_escrow_books b, uint64_t wanted_tok, uint64_t at_ms)
@@ -259,6 +277,7 @@ int main(void)
 		cmocka_unit_test(a_mark_of_the_last_window_that_is_on_its_way_allows_what_it_reserves_for_this_one),
 		cmocka_unit_test(after_another_limit_nothing_is_lent_before_a_mark_of_it),
 		cmocka_unit_test(a_reserve_is_what_is_lent_in_two_periods),
+		cmocka_unit_test(marks_that_others_bring_about_do_not_change_the_pace),
 		cmocka_unit_test(a_mark_is_due_when_a_quarter_is_left_or_somebody_waits),
 		cmocka_unit_test(a_mark_that_says_far_too_much_is_made_anew_after_four_periods),
 	};
