@@ -3,7 +3,8 @@
  * Connections as the sockets of this host tell them: what has no socket any more ends, what has one is kept and, if the rules count it,
  * charged. A connection that is being accepted has no socket yet or no entry yet; so what is missing must be missing twice. Where one end
  * has sent a FIN there is nothing to be accepted any more. Connections that only pass through this host have no socket here: their
- * packets and the timeouts tell.
+ * packets and the timeouts tell. So with those that come to an address of this host and are handed on by translation, as to published ports
+ * of containers: who never had a socket is asked for at the kernel's table of tracked connections before he is taken for gone.
  */
 #include "role/node.h"
 
@@ -17,10 +18,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "kern/conntrack.h"
 #include "kern/sockets.h"
 
 #define SOCKETS_MAX 1048576u
 #define LOCALS_MAX 1024u
+#define TRANSLATED 1 /* in the table of what is missing: its end is not here; words there have their highest bit set */
 #define KEEP_BELOW_NS (30 * LG_NS_PER_S) /* an entry with a socket is kept when its time is this near */
 
 /* A socket, as of the last passes. */
@@ -41,6 +44,7 @@ struct local {
 struct recount {
 	struct lg_node *n;
 	struct lg_table *missing; /* entries without a socket, by their words; those of the last pass are the node's */
+	struct lg_conntrack *conntrack; /* NULL: nothing is tracked */
 	uint64_t now_ns;
 	uint8_t listening[65536 / 8];
 	struct local locals[LOCALS_MAX];
@@ -156,12 +160,19 @@ static int socket_note(void *arg, const struct lg_socket *s)
 
 /* ---- entries ---- */
 
+/* An entry that would be taken for gone. What had a socket a pass ago ended here. */
+static bool is_elsewhere(const struct recount *r, const struct lg_conn_key *key, const struct lg_conn *conn, const struct known *k)
+{
+	return !k && r->conntrack && lg_conntrack_is_translated(r->conntrack, key, conn->word & LG_CONN_OF_B) > 0;
+}
+
 static int entry_judge(void *arg, const struct lg_conn_key *key, const struct lg_conn *conn)
 {
 	enum lg_conn_state state = conn->word & LG_CONN_STATE;
 	struct recount *r = arg;
 	struct known *k = lg_table_get(r->n->sockets, key);
-	uintptr_t before;
+	uintptr_t before, now;
+	bool is_due;
 
 	if (k && k->pass == r->n->recount_pass) {
 		k->has_entry = k->had_entry = true;
@@ -172,10 +183,14 @@ static int entry_judge(void *arg, const struct lg_conn_key *key, const struct lg
 	if ((state != LG_CONN_ESTABLISHED && state != LG_CONN_CLOSING) || (!local_find(r, key->a) && !local_find(r, key->b)))
 		return 0;
 	before = r->n->missing ? (uintptr_t)lg_table_get(r->n->missing, key) : 0;
-	if (state == LG_CONN_CLOSING || before == (uintptr_t)(conn->word | 1u << 31))
+	now = (uintptr_t)(conn->word | 1u << 31);
+	is_due = before != TRANSLATED && (state == LG_CONN_CLOSING || before == now);
+	if (before == TRANSLATED || (is_due && is_elsewhere(r, key, conn, k)))
+		lg_table_put(r->missing, key, (void *)(uintptr_t)TRANSLATED);
+	else if (is_due)
 		op_add(r, key, LG_CONN_OP_END)->word = conn->word;
 	else
-		lg_table_put(r->missing, key, (void *)(uintptr_t)(conn->word | 1u << 31)); /* without room it is looked at again later */
+		lg_table_put(r->missing, key, (void *)now); /* without room it is looked at again later */
 	return 0;
 }
 
@@ -243,6 +258,8 @@ int lg_node_recount(struct lg_node *n)
 	r->n = n;
 	r->now_ns = lg_clock_now_ns();
 	n->recount_pass++;
+	/* Where that cannot be asked nothing is known to be translated. */
+	lg_conntrack_open(&r->conntrack);
 	err = locals_read(r);
 	if (err == 0)
 		err = lg_sockets_each(listening_note, r);
@@ -253,6 +270,7 @@ int lg_node_recount(struct lg_node *n)
 	if (err == 0)
 		err = lg_table_each(n->sockets, socket_judge, r);
 	ops_flush(r);
+	lg_conntrack_free(r->conntrack);
 	lg_table_free(n->missing);
 	n->missing = r->missing;
 	return err < 0 ? err : r->error;

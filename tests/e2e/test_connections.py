@@ -7,11 +7,12 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
-from lib.host import CLIENT, HOST
-from lib.net import ip
+from lib.host import CLIENT, HOST, fresh_name
+from lib.net import Namespace, ip, veth
 from lib.wait import until
 
 PORT = 8080
@@ -25,20 +26,20 @@ rules:
 
 
 @contextlib.contextmanager
-def listening(ns):
+def listening(ns, port=PORT):
     with ns.entered(), socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind((HOST[4], PORT))
+        s.bind((HOST[4], port))
         s.listen(256)
         yield s
 
 
-def connect(ns, timeout_s=2.0, source=CLIENT[4]):
+def connect(ns, timeout_s=2.0, source=CLIENT[4], port=PORT):
     with ns.entered():
         s = socket.socket()
     s.bind((source, 0))
     s.settimeout(timeout_s)
-    s.connect((HOST[4], PORT))
+    s.connect((HOST[4], port))
     return s
 
 
@@ -212,3 +213,39 @@ def test_a_download_is_not_charged_to_its_server_and_what_that_server_begins_is(
         giver = connect(host.client)
         assert arrives(giver, here.accept()[0], 1 << 20) < 1 << 20
     assert counts(host, "from-peers")["limit"]["packets"] > 0
+
+
+# ---- connections that end elsewhere ----
+
+@pytest.mark.long
+def test_connections_to_a_published_port_are_counted_though_their_sockets_are_elsewhere(host):
+    """The host hands them on to a container by translation: its own address, and no socket of its own. What loses its socket still ends."""
+    with contextlib.ExitStack() as stack:
+        inner = stack.enter_context(Namespace(fresh_name("inner")))
+        veth(host.ns, "out0", ["10.92.0.1/24"], inner, "eth0", ["10.92.0.2/24"])
+        ip("route", "add", "default", "via", "10.92.0.1", ns=inner)
+        assert host.ns.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward").returncode == 0
+        chains = (f"chain pre {{ type nat hook prerouting priority -100; tcp dport {PORT} dnat to 10.92.0.2:80; }}; "
+                  f"chain out {{ type filter hook output priority 0; tcp sport {PORT + 1} tcp flags rst drop; }};")
+        assert host.ns.run("nft", f"table ip t {{ {chains} }}").returncode == 0
+        server = stack.enter_context(contextlib.closing(inner.socket(kind=socket.SOCK_STREAM)))
+        server.bind(("10.92.0.2", 80))
+        server.listen(64)
+        own = stack.enter_context(listening(host.ns, PORT + 1))
+        at = {"name": "in0", "xdp": "off", "tc": "on", "tc_egress": "on"}
+        host.instance.write("rules.yaml", (COUNT % 11).replace(str(PORT), f"[{PORT}, {PORT + 1}]"))
+        host.instance.node(host.instance.config(rules="rules.yaml", interfaces=[at]))
+        clients = [connect(host.client) for _ in range(10)]
+        peers = [server.accept()[0] for _ in clients]
+        for s in clients[:5]:
+            s.shutdown(socket.SHUT_WR)
+        clients.append(connect(host.client, port=PORT + 1))
+        lost = own.accept()[0]
+        time.sleep(4)		# in which the agent compares with its sockets four times
+        assert n_open(host) == 11 and not asks_in_vain(host.client)
+        lost.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        lost.close()		# by a reset that nobody sees
+        until(lambda: n_open(host) == 10, "what is here no more is not counted")
+        for s in clients + peers:
+            s.close()
+        until(lambda: n_open(host) == 0, "their packets end them")
