@@ -4,7 +4,9 @@
 Two regions are played by a process of its own inside the home's namespace (`test_escrow.py ADDRESS`), which is told on its standard input
 when the home has been ended and started again.
 """
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,16 +88,37 @@ def homed_here(h, mark):
     raise AssertionError(f"no key lives here: {grant}")
 
 
-def play(address):
+def lend_on(channel, key):
+    """Leases bit by bit; says what it has when the disk is full, and again when it is not."""
+    near = Region(connect(channel(), "us-east"), key)
+    while near.total < 20:
+        near.take(20)
+        time.sleep(0.01)
+    wait_for("lent")
+    got = near.take_all()
+    wait_for(f"lent {got}")
+    got, end = 0, time.monotonic() + 10
+    while got < 300 and time.monotonic() < end:
+        got += near.take(MOST_OUT)[0]
+        time.sleep(0.01)
+    print(f"lent {got}", flush=True)
+    os._exit(0)
+
+
+def play(address, scenario):
     sys.path[:0] = [HERE, os.path.join(HERE, "..", "unit", "api")]
     import grpcio_peer
+    signal.alarm(60)	# whatever waits here waits no longer
     mark = fingerprint()
 
     def channel():
         return grpcio_peer.grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
 
-    here, away = connect(channel(), "us-east"), connect(channel(), "ap-south")
+    here = connect(channel(), "us-east")
     key = homed_here(here, mark)
+    if scenario == "full":
+        lend_on(channel, key)
+    away = connect(channel(), "ap-south")
     far = Region(away, key)
     while far.total < AWAY:
         far.take(AWAY - far.total)
@@ -116,7 +139,7 @@ def play(address):
 
 
 if __name__ == "__main__":
-    play(sys.argv[1])
+    play(*sys.argv[1:])
 else:
     import pytest
     from lib.daemon import Instance
@@ -137,35 +160,73 @@ else:
     def start(instance):
         return instance.daemon("region", instance.path("region.yaml")).start().wait_ready()
 
+    @contextlib.contextmanager
+    def playing(instance, scenario):
+        peer = subprocess.Popen(instance.ns.enter_argv() + ["/usr/bin/python3", __file__, f"127.0.0.1:{PORT}", scenario],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            yield peer
+        finally:
+            peer.kill()
+            peer.wait()
+            peer.stdout.close()
+            peer.stdin.close()
+
+    def hear(peer, word, daemon):
+        """A line that begins so; the numbers of it."""
+        text = peer.stdout.readline()
+        if not text and peer.wait(10) == 77:
+            pytest.skip("grpcio or protoc is not installed")
+        assert text.startswith(word), f"{text}{peer.stdout.read()}\n{daemon.stderr}"
+        return [int(n) for n in text.split() if n.isdigit()]
+
+    def go_on(peer):
+        peer.stdin.write("\n")
+        peer.stdin.flush()
+
     @pytest.mark.parametrize("how", ("killed", "ended in order"))
     def test_a_successor_lends_what_was_not_out_though_a_holder_never_tells(home, how):
         first = start(home)
-        peer = subprocess.Popen(home.ns.enter_argv() + ["/usr/bin/python3", __file__, f"127.0.0.1:{PORT}"], stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            text = peer.stdout.readline()
-            if peer.poll() == 77:
-                pytest.skip("grpcio or protoc is not installed")
-            assert text == "lent\n", f"{text}{peer.stdout.read()}\n{first.stderr}"
+        with playing(home, "away") as peer:
+            hear(peer, "lent", first)
             if how == "killed":
                 first.kill()
             else:
                 assert first.stop() == 0
             second = start(home)
-            peer.stdin.write("\n")
-            peer.stdin.flush()
-            text = peer.stdout.readline() + peer.stdout.read()
-            got, left = (int(word) for word in text.split()[1::2])
+            go_on(peer)
+            got, left = hear(peer, "lent ", second)
             print(f"{got} of {left} that were not out")
-            assert left - (RESERVE if how == "killed" else 0) <= got <= left, text
+            assert left - (RESERVE if how == "killed" else 0) <= got <= left
             status = home.json("status")["region"]["escrow"]
             assert status["keys"] == 1 and status["writes"] and not status["failed"], status
             assert "reserves: 1 keys" in home.tool("status").stdout
             (lease,) = home.json("leases")["home"]
             assert lease["reserves"], lease
             assert second.alive, second.stderr
+
+    @pytest.mark.long
+    def test_a_full_disk_stops_what_is_not_durable_and_is_over_by_itself(home):
+        os.mkdir(home.path("state"))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", home.path("state")], check=True)
+        try:
+            region = start(home)
+            with playing(home, "full") as peer:
+                hear(peer, "lent", region)
+                with open(home.path("state/filler"), "wb", buffering=0) as f, contextlib.suppress(OSError):
+                    while True:
+                        f.write(bytes(512))
+                go_on(peer)
+                (got,) = hear(peer, "lent ", region)
+                assert got <= RESERVE, got
+                status = home.json("status")["region"]["escrow"]
+                assert status["failed"] and status["why"], status
+                assert "NO MORE CAN BE WRITTEN" in home.tool("status").stdout
+                os.remove(home.path("state/filler"))
+                go_on(peer)
+                (got,) = hear(peer, "lent ", region)
+                assert got >= 300, got
+                assert not home.json("status")["region"]["escrow"]["why"]
+            assert region.stop() == 0
         finally:
-            peer.kill()
-            peer.wait()
-            peer.stdout.close()
-            peer.stdin.close()
+            subprocess.run(["umount", "-l", home.path("state")], check=True)
