@@ -409,7 +409,7 @@ static void a_holder_comes_back_after_its_lessor(void **state)
 	end(&f);
 }
 
-/* 50, 100, 200, 400, 800, 1600 and then 2000 ms, each by half at most earlier. */
+/* Of many: 50, 100, 200, 400, 800, 1600 and then 2000 ms, each by half at most earlier. */
 static void attempts_become_rarer_with_each_failure(void **state)
 {
 	struct lg_complaint c = { 0 };
@@ -423,6 +423,7 @@ static void attempts_become_rarer_with_each_failure(void **state)
 	close(fd);
 	begun_ns = lg_clock_now_ns();
 	start_holder(&f, &f.h);
+	lg_lease_client_crowd(f.h.client, 500);
 	WAIT_FOR(f.n.loop, f.h.n_down == 6);
 	elapsed_ms = (lg_clock_now_ns() - begun_ns) / LG_NS_PER_MS;
 	/* Five pauses: 50 + 100 + 200 + 400 + 800. */
