@@ -95,31 +95,53 @@ static __always_inline void lg_sip_round(__u64 v[4])
 	v[2] = lg_rotate(v[2], 32);
 }
 
-/* SipHash-1-3 of 128 bits, of the five words of a wide key: nobody without the key finds two that share a bucket. */
-static __always_inline void lg_wide_hash(const struct lg_wide_key *wide, const __u64 key[2], __u64 ret[2])
+static __always_inline void lg_sip_word(__u64 v[4], __u64 word, bool is_secret)
+{
+	v[3] ^= word;
+	lg_sip_round(v);
+	if (is_secret)
+		lg_sip_round(v);
+	v[0] ^= word;
+}
+
+static __always_inline __u64 lg_sip_end(__u64 v[4], bool is_secret)
+{
+	__u32 i;
+
+	for (i = 0; i < 3; i++)
+		lg_sip_round(v);
+	if (is_secret)
+		lg_sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/*
+ * SipHash-1-3 of 128 bits, of the five words of a wide key: nobody without the key finds two that share a bucket. Of a secret key
+ * SipHash-2-4, and of the two words of its narrow parts as well: nobody without the key finds what was hashed.
+ */
+static __always_inline void lg_wide_hash(const struct lg_wide_key *wide, const struct lg_key_narrow *narrow, bool is_secret,
+					 const __u64 key[2], __u64 ret[2])
 {
 	const __u64 *words = (const __u64 *)wide;
 	__u64 v[4] = { key[0] ^ 0x736f6d6570736575ull, key[1] ^ 0x646f72616e646f6dull ^ 0xee, key[0] ^ 0x6c7967656e657261ull,
 		       key[1] ^ 0x7465646279746573ull };
-	__u64 last = (__u64)sizeof(*wide) << 56;
+	__u64 first, word;
 	__u32 i;
 
-	for (i = 0; i < sizeof(*wide) / 8; i++) {
-		v[3] ^= words[i];
-		lg_sip_round(v);
-		v[0] ^= words[i];
+	for (i = 0; i < sizeof(*wide) / 8; i++)
+		lg_sip_word(v, words[i], is_secret);
+	if (is_secret) {
+		__builtin_memcpy(&word, narrow, sizeof(word));
+		lg_sip_word(v, word, true);
+		__builtin_memcpy(&word, (const __u8 *)narrow + sizeof(word), sizeof(word));
+		lg_sip_word(v, word, true);
 	}
-	v[3] ^= last;
-	lg_sip_round(v);
-	v[0] ^= last;
+	lg_sip_word(v, (__u64)(sizeof(*wide) + (is_secret ? sizeof(struct lg_key_narrow) : 0)) << 56, is_secret);
 	v[2] ^= 0xee;
-	for (i = 0; i < 3; i++)
-		lg_sip_round(v);
-	ret[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
+	first = lg_sip_end(v, is_secret);
 	v[1] ^= 0xdd;
-	for (i = 0; i < 3; i++)
-		lg_sip_round(v);
-	ret[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
+	ret[1] = lg_sip_end(v, is_secret);
+	ret[0] = first;
 }
 
 #define LG_KEY_NARROW (LG_KEY_SOURCE_PORT | LG_KEY_DESTINATION_PORT | LG_KEY_PROTOCOL | LG_KEY_VLAN | LG_KEY_INNER_VLAN | LG_KEY_INTERFACE)
@@ -136,10 +158,16 @@ static __always_inline void lg_product_make(const struct lg_rule *rule, const st
 	b[0] = 0;
 	b[1] = 0;
 	lg_wide_make(rule, pkt, &wide);
+	if (form & LG_FORM_SECRET) {
+		lg_narrow_make(rule, pkt, (struct lg_key_narrow *)b);
+		lg_wide_hash(&wide, (const struct lg_key_narrow *)b, true, rule->hash_seed, a);
+		__builtin_memset(ret_key->b, 0, sizeof(ret_key->b));
+		return;
+	}
 	if (form & LG_FORM_HASHED) {
-		const __u64 key[2] = { rule->hash_seed, rule->flags & LG_RULE_GLOBAL ? 0 : seed };
+		const __u64 key[2] = { rule->hash_seed[0], rule->flags & LG_RULE_GLOBAL ? rule->hash_seed[1] : seed };
 
-		lg_wide_hash(&wide, key, a);
+		lg_wide_hash(&wide, NULL, false, key, a);
 	} else if (form & LG_KEY_SOURCE) {
 		__builtin_memcpy(a, wide.source, sizeof(wide.source));
 		if (form & LG_KEY_DESTINATION)

@@ -480,7 +480,7 @@ static __always_inline struct lg_bucket *lg_find_product(struct lg_visit *visit,
 	if (bucket)
 		return bucket;
 	r = lg_newcomer(visit);
-	if (r == 2 && visit->key.form & LG_FORM_HASHED)
+	if (r == 2 && (visit->key.form & (LG_FORM_HASHED | LG_FORM_SECRET)) == LG_FORM_HASHED)
 		lg_wide_note(visit, rule);
 	return r ? bpf_map_lookup_elem(&products, &visit->key) : NULL;
 }

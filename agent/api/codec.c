@@ -48,9 +48,9 @@ static int check_address(const char *what, const ProtobufCBinaryData *bytes, boo
 }
 
 /* What hosts share: no interfaces and no control groups. */
-#define PRODUCT_FORMS                                                                                                            \
-	(LG_FORM_PRODUCT | LG_FORM_HASHED | LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_SOURCE_PORT | LG_KEY_DESTINATION_PORT |  \
-	 LG_KEY_PROTOCOL | LG_KEY_VLAN | LG_KEY_INNER_VLAN)
+#define PRODUCT_FORMS                                                                                                             \
+	(LG_FORM_PRODUCT | LG_FORM_HASHED | LG_FORM_SECRET | LG_KEY_SOURCE | LG_KEY_DESTINATION | LG_KEY_SOURCE_PORT |            \
+	 LG_KEY_DESTINATION_PORT | LG_KEY_PROTOCOL | LG_KEY_VLAN | LG_KEY_INNER_VLAN)
 
 static int check_key(const Leasegate__V1__Key *key, struct lg_complaint *c)
 {

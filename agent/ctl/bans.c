@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "rules/compile.h"
+#include "rules/secret.h"
 
 struct row {
 	struct lg_key key;
@@ -185,11 +186,13 @@ static int key_make(const struct bans *b, const struct lg_rule *rule, const char
 	struct lg_complaint c = { 0 };
 	uint8_t family, len;
 
-	if (rule->key_form != LG_FORM_SOURCE && rule->key_form != LG_FORM_DESTINATION)
+	if (rule->key_form != LG_FORM_SOURCE && rule->key_form != LG_FORM_DESTINATION && !lg_secret_is_address(rule))
 		return lg_ctl_fail(b->ctl, LG_CTL_REFUSED,
 				   "the keys of this rule are more than an address: deny the address instead (leasegate lists)");
 	if (lg_prefix_parse(text, key.a, &family, &len, &c) < 0)
 		return lg_ctl_fail(b->ctl, LG_CTL_USAGE, "bans add: %s", c.text);
+	if (lg_secret_is_address(rule))
+		return lg_secret_key(rule, key.a, ret) < 0 ? lg_ctl_fail(b->ctl, LG_CTL_REFUSED, "the key cannot be hashed") : 0;
 	mask = family == 4 ? rule->key_mask4 : rule->key_mask6;
 	for (size_t i = 0; i < sizeof(key.a); i++)
 		key.a[i] &= mask[i];

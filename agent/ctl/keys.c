@@ -11,6 +11,7 @@
 #include "rules/compile.h"
 #include "rules/config.h"
 #include "rules/rate.h"
+#include "rules/secret.h"
 
 #define KEYS_MAX 4194304u /* of one listing */
 
@@ -28,6 +29,7 @@ struct keys {
 	const char *key;	/* as it is printed; NULL: any */
 	bool has_source;
 	uint8_t source[16];
+	struct lg_key hashed[LG_RULES_MAX + 1]; /* of rules that keep their keys secret: the one of that source; form 0: not asked for yet */
 	uint64_t limit;
 	bool is_top;		/* --top, which is by what was denied unless told otherwise */
 	const char *by;		/* "denied" or "spent", or NULL */
@@ -76,8 +78,19 @@ static bool end_matches(const struct keys *k, const uint8_t end[16], const struc
 	return memcmp(addr, end, sizeof(addr)) == 0;
 }
 
+/* Whoever may read the key that it is hashed with may ask for an address, as long as the key has no other part. */
+static bool hash_matches(struct keys *k, const struct lg_key *key)
+{
+	const struct lg_rule *rule = rule_of(&k->set, key->rule_id);
+	struct lg_key *hashed = &k->hashed[key->rule_id];
+
+	if (!rule || !lg_secret_is_address(rule) || (!hashed->form && lg_secret_key(rule, k->source, hashed) < 0))
+		return false;
+	return memcmp(hashed, key, sizeof(*key)) == 0;
+}
+
 /* Either address of the key. */
-static bool source_matches(const struct keys *k, const struct lg_key *key)
+static bool source_matches(struct keys *k, const struct lg_key *key)
 {
 	uint32_t parts = lg_key_parts(key->form);
 	struct lg_key_shape shape;
@@ -85,6 +98,8 @@ static bool source_matches(const struct keys *k, const struct lg_key *key)
 
 	if (!k->has_source)
 		return true;
+	if (key->form & LG_FORM_SECRET && key->rule_id <= LG_RULES_MAX)
+		return hash_matches(k, key);
 	lg_key_shape_of(rule_of(&k->set, key->rule_id), &shape);
 	if (!(key->form & LG_FORM_HASHED)) {
 		memcpy(wide.source, key->a, sizeof(wide.source));

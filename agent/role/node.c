@@ -182,7 +182,9 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	bool is_again;
 	int r;
 
-	r = lg_actions_check(rules, &n->config, c);
+	r = lg_secret_apply(&n->secret_keys, rules, c);
+	if (r == 0)
+		r = lg_actions_check(rules, &n->config, c);
 	if (r < 0)
 		return r;
 	r = lg_kern_rules_read(n->kern, &old_set, old_names);
@@ -655,6 +657,8 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 	if (!lg_role_read(args, LG_CONFIG_NODE, &n->config, NULL))
 		return LG_EXIT_REFUSED;
 	r = lg_role_keeper_start(&n->config, &n->keeper, &c);
+	if (r == 0)
+		r = lg_role_secret_read(&n->config, &n->secret_keys, &c);
 	if (r == 0)
 		r = rules_first(n, &rules, &c);
 	if (r == 0)

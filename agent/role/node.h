@@ -19,6 +19,7 @@
 #include "role/secure.h"
 #include "rules/compile.h"
 #include "rules/lockout.h"
+#include "rules/secret.h"
 
 /* A rule in force, by its id. */
 struct lg_node_rule {
@@ -79,6 +80,7 @@ struct lg_node_reload {
 struct lg_node {
 	struct lg_config config;
 	struct lg_rules *rules;
+	struct lg_secret secret_keys;	/* what keys of secret rules are hashed with */
 	struct lg_rules_text rules_text;	/* of a file that is to be in force soon */
 	char rules_why[1024];	/* why the rules last in force are, instead of those of the file; "" otherwise */
 	bool rules_kept;	/* the state folder has what was confirmed last */

@@ -67,6 +67,15 @@ int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper *
 	return strcmp(config->metrics, "off") == 0 ? 0 : lg_http_keeper_start(ret_keeper, c);
 }
 
+int lg_role_secret_read(const struct lg_config *config, struct lg_secret *ret_secret, struct lg_complaint *c)
+{
+	int r = lg_secret_read(config->secret_file, ret_secret, c);
+
+	if (r == 0 && ret_secret->is_open)
+		lg_warn("%s: others than its owner can read the secret: chmod 600 it", config->secret_file);
+	return r;
+}
+
 void lg_role_http_trouble(void *arg, const char *text)
 {
 	(void)arg;

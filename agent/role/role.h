@@ -10,6 +10,7 @@
 #include "net/http_keeper.h"
 #include "rules/config.h"
 #include "rules/rule.h"
+#include "rules/secret.h"
 
 /* Exit codes of every command. */
 enum lg_exit {
@@ -49,6 +50,8 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
 /* The process that starts HTTP processes, unless there is to be none: first of all, before a secret is read. NULL then. */
 int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c);
+/* What keys of secret rules are hashed with, if the configuration says; tells of a file that others may read. */
+int lg_role_secret_read(const struct lg_config *config, struct lg_secret *ret_secret, struct lg_complaint *c);
 /* For struct lg_http_handlers. */
 void lg_role_http_trouble(void *arg, const char *text);
 /* What to end with after a negative errno from anything but the kernel's part: folders, sockets and ports ask for privileges, too. */

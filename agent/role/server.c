@@ -102,7 +102,7 @@ static void rule_free(struct lg_server_rule *rule)
 
 static int ticker_set(struct lg_server *s);
 
-static int rules_apply(struct lg_server *s, const struct lg_rules *rules, struct lg_complaint *c)
+static int rules_apply(struct lg_server *s, struct lg_rules *rules, struct lg_complaint *c)
 {
 	bool changed[LG_RULES_MAX] = { 0 }, replaced[LG_RULES_MAX] = { 0 }, seen[LG_RULES_MAX] = { 0 };
 	const struct lg_rule_def *def;
@@ -112,6 +112,9 @@ static int rules_apply(struct lg_server *s, const struct lg_rules *rules, struct
 
 	for (size_t i = 0; i < rules->n; i++)
 		n_global += rules->v[i].scope == LG_SCOPE_GLOBAL && !rule_slot(s, rules->v[i].name);
+	r = lg_secret_apply(&s->secret_keys, rules, c);
+	if (r < 0)
+		return r;
 	if (n_global)
 		return lg_complain(c, "more than %d global rules, counting those that left the file since the start: restart the region",
 				   LG_RULES_MAX);
@@ -670,6 +673,8 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args, st
 		return LG_EXIT_REFUSED;
 	descriptors_raise();
 	r = keeper_get(s, keeper, is_first, &c);
+	if (r == 0)
+		r = lg_role_secret_read(&s->config, &s->secret_keys, &c);
 	if (r == 0)
 		r = self_find(s);
 	if (r == 0)

@@ -119,6 +119,7 @@ struct lg_server_local {
 
 struct lg_server {
 	struct lg_config config;
+	struct lg_secret secret_keys;	/* what keys of secret rules are hashed with */
 	size_t self;			/* our index in the list */
 	const char *names[LG_REGIONS_MAX];
 	struct lg_server_rule rules[LG_RULES_MAX];

@@ -125,7 +125,8 @@ static void key_fill(const struct lg_rule_def *def, struct lg_rule *rule)
 
 	if (key->form & LG_FORM_PRODUCT) {
 		rule->product_form = key->form;
-		rule->hash_seed = lg_rule_identity(def);
+		rule->hash_seed[0] = def->is_secret ? def->secret_key[0] : lg_rule_identity(def);
+		rule->hash_seed[1] = def->is_secret ? def->secret_key[1] : 0;
 		narrow_fill(key->parts, &rule->narrow_mask);
 		if (key->parts & LG_KEY_SOURCE)
 			masks_fill(&key->source, rule->key_mask4, rule->key_mask6);

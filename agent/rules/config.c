@@ -256,6 +256,8 @@ static int paths_read(struct reader *r)
 		err = path_read(r, LG_CF_STATE_DIR, state_dir, config->state_dir, sizeof(config->state_dir));
 	if (err == 0)
 		err = path_read(r, LG_CF_RUN_DIR, run_dir, config->run_dir, sizeof(config->run_dir));
+	if (err == 0 && is_written(r->at, LG_CF_SECRET_FILE))
+		err = path_read(r, LG_CF_SECRET_FILE, "", config->secret_file, sizeof(config->secret_file));
 	if (err == 0 && is_written(r->at, LG_CF_TLS))
 		err = tls_read(r);
 	return err;

@@ -50,6 +50,7 @@ struct lg_config {
 		char certificate[256];
 		char key[256];
 	} tls;
+	char secret_file[256];		/* "": none */
 	char metrics[LG_ADDRESS_LEN];	/* default 127.0.0.1:9464 (node), 127.0.0.1:9465 (region); "off" disables */
 	char rules[256];		/* path of the rules file, relative to the configuration file */
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */

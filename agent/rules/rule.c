@@ -259,6 +259,8 @@ static void identity_add(uint64_t *h, const struct lg_rule_def *rule)
 	word_add(h, destination ? (uint64_t)rule->key.destination.ipv4 << 8 | rule->key.destination.ipv6 : 0);
 	word_add(h, rule->unit);
 	word_add(h, rule->algorithm);
+	if (rule->is_secret)
+		word_add(h, rule->secret_check);
 }
 
 uint64_t lg_rule_identity(const struct lg_rule_def *rule)
@@ -477,7 +479,8 @@ static void product_format(const struct lg_key *key, const struct lg_key_shape *
 		wide_add(&t, key->form, wide, shape);
 	else
 		part_add(&t, "hash", "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);
-	narrow_add(&t, key->form, &narrow, ifname);
+	if (!(key->form & LG_FORM_SECRET))
+		narrow_add(&t, key->form, &narrow, ifname);
 }
 
 uint32_t lg_key_ifindex(const struct lg_key *key)

@@ -110,6 +110,9 @@ struct lg_rule_def {
 	uint32_t action_value;	/* mark, priority or DSCP */
 	bool shadow;
 	bool evaluate_all;
+	bool is_secret;		/* its keys are hashes under a key of the fleet: see rules/secret.h, which fills the next two */
+	uint64_t secret_check;	/* two ends with other secrets do not understand each other: part of identity and fingerprint */
+	uint64_t secret_key[2];
 	struct lg_ban_terms ban;	/* after 0: nobody is banned */
 	enum lg_table_choice table;	/* NONE: lines if the rule can be there, else exact */
 	uint32_t keys;		/* slots wanted in lines; 0: not written */

@@ -272,6 +272,23 @@ static int ban_read(struct lg_reader *r)
 	return 0;
 }
 
+/* After key and unit. */
+static int secret_read(struct lg_reader *r)
+{
+	struct lg_rule_def *rule = r->rule;
+
+	rule->is_secret = r->at[LG_RF_SECRET].num;
+	if (!rule->is_secret)
+		return 0;
+	if (!rule->key.parts)
+		return lg_reader_complain(r, LG_RF_SECRET, "the rule has one bucket for all, so there is no key to keep secret");
+	if (lg_unit_is_connection(rule->unit))
+		return lg_reader_complain(r, LG_RF_SECRET,
+					  "connections are told apart by their addresses, which the kernel keeps: count packets or bytes");
+	rule->key.form = LG_FORM_PRODUCT | LG_FORM_HASHED | LG_FORM_SECRET | rule->key.parts;
+	return 0;
+}
+
 static int rule_read(const struct lg_node *node, const struct lg_rules *rules, struct lg_rule_def *rule, struct lg_prefix *own,
 		     struct lg_complaint *c)
 {
@@ -296,6 +313,8 @@ static int rule_read(const struct lg_node *node, const struct lg_rules *rules, s
 		err = lg_key_read(&r);
 	if (err == 0)
 		err = limit_read(&r);
+	if (err == 0)
+		err = secret_read(&r);
 	if (err == 0)
 		err = ban_read(&r);
 	if (err == 0)

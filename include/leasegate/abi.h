@@ -60,6 +60,7 @@ enum lg_key_form {
 	LG_FORM_SOURCE = 2,	/* a = source address, masked */
 	LG_FORM_DESTINATION = 3,/* a = destination address, masked */
 	LG_FORM_OVERFLOW = 4,	/* a[0..3] = which of its rule's overflow buckets, host order; in no HASH, see map `overflow` */
+	LG_FORM_SECRET = 1 << 13,	/* of a hashed product: a is a hash of all its parts, b is 0, and nothing knows of what */
 	LG_FORM_HASHED = 1 << 14,	/* of a product: a is a hash, and map `wide_keys` may know of what */
 	LG_FORM_PRODUCT = 1 << 15,	/* or-ed with the enum lg_key_part that make the key, any but a single address */
 };
@@ -98,6 +99,9 @@ _Static_assert(sizeof(struct lg_short_key) == 24 && sizeof(struct lg_short_key) 
  * protocol, tags and interface are narrow parts: b is struct lg_key_narrow if the key has any, else the second wide part, else 0.
  * Where that leaves a wide part without a place, a is a keyed 128-bit hash of all wide parts (form LG_FORM_HASHED), and map
  * `wide_keys` has them in full, if there was room. A cgroup's id stands in the first 8 bytes, host order.
+ *
+ * Of form LG_FORM_SECRET a is SipHash-2-4 of 128 bits, little-endian, of struct lg_wide_key and struct lg_key_narrow one behind the other,
+ * under the rule's hash_seed, which follows from the fleet's secret.
  */
 struct lg_key_narrow {
 	__u16 source_port;	/* host order; like all members 0 where the packet has none or the key leaves it out */
@@ -489,13 +493,14 @@ struct lg_rule {
 	__u64 per_ns;
 	__u64 burst_tok;
 	__u64 cold_start_tok;	/* global scope: what a new key may spend before its first lease, for LG_COLD_START_NS */
-	__u64 hash_seed;	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance is added */
+	__u64 hash_seed[2];	/* hashed keys: the same on all hosts; of host scope `hash_seed` of the instance takes the second's place, but
+				 * not of secret keys, whose key they both are */
 	struct lg_ban_terms ban;
 	__u32 action_value;	/* mark, priority or DSCP */
 	__u8 action;		/* enum lg_action. PACE: burst_vt and cold_burst_tok are those of burst_tok and the horizon's tokens together */
 	__u8 _action_pad[3];
 };
-_Static_assert(sizeof(struct lg_rule) == 336, "lg_rule: bump LG_ABI_VERSION");
+_Static_assert(sizeof(struct lg_rule) == 344, "lg_rule: bump LG_ABI_VERSION");
 
 enum lg_set_needs {
 	LG_NEEDS_CGROUP = 1 << 0,

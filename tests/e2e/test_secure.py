@@ -7,10 +7,13 @@ import signal
 import subprocess
 
 import pytest
-from lib import BPFFS, PINS
+from lib import BPFFS, PINS, prom
+from lib.cluster import USER as USER_ADDRESS
+from lib.host import CLIENT
 from lib.net import ip
 from lib.wait import until
 from test_limits import bucket_rule
+from test_regions import SHORT_LIMIT, SHORT_S, assert_law, go_for, rule, running
 from test_tls import region
 
 USER = 65533
@@ -160,3 +163,89 @@ def test_a_region_keeps_no_capability_and_its_http_process_has_not_the_key():
             assert not memory_has(daemon.keeper(), *number) and not memory_has(first, *number)
             os.kill(first, signal.SIGKILL)
             until(lambda first=first: daemon.http_child() != first and daemon.ns.http_get("/healthz", 9465)[0] == 200, "another process answers")
+
+
+SECRET = "0123456789abcdef" * 4
+HASH = re.compile(r"hash ([0-9a-f]{32})$")
+SECRET_RULE = rule(SHORT_LIMIT, SHORT_S, "    secret: true\n")
+
+
+def dump(instance, name):
+    """All that a pinned map holds, as bytes."""
+    r = instance.ns.run("bpftool", "-j", "map", "dump", "pinned", os.path.join(instance.maps, name))
+    assert r.returncode == 0, r.stderr
+    return bytes(int(x, 16) for x in re.findall(r'"0x([0-9a-f]{2})"', r.stdout))
+
+
+def files_have(folder, *patterns):
+    for path in (os.path.join(f, n) for f, _, names in os.walk(folder) for n in names):
+        with contextlib.suppress(OSError), open(path, "rb") as f:
+            content = f.read()
+            if any(p in content for p in patterns):
+                return path
+    return None
+
+
+def hashes(r):
+    return {HASH.match(k["key"])[1] for k in r.instance.json("keys") if k["form"] == "product"}
+
+
+@pytest.mark.long
+def test_a_secret_key_is_one_key_everywhere_and_nowhere_an_address():
+    user = bytes(int(x) for x in USER_ADDRESS.split("."))
+    with running(SECRET_RULE, secret=SECRET) as c:
+        for r in c:
+            r.sender.rate_pps = 0.5 * SHORT_LIMIT / SHORT_S
+        until(lambda: all(r.receiver.n > 100 for r in c), "every region is served", 20)
+        until(lambda: all(hashes(r) for r in c), "each host has the key")
+        assert len(set.union(*(hashes(r) for r in c))) == 1
+        for r in c:
+            texts = {f"hash {h}" for h in hashes(r)}
+            assert {k["key"] for k in r.instance.json("keys", "--rule", "per-user", "--source", USER_ADDRESS)} == texts
+            assert r.instance.json("keys", "--rule", "per-user", "--source", "198.51.100.8") == []
+            assert {lease["key"] for lease in r.instance.json("leases")["region"]} == texts
+            for name in ("buckets", "products", "wide_keys", "bans", "logs"):
+                assert user not in dump(r.instance, name), name
+            assert files_have(r.instance.path("state"), user, USER_ADDRESS.encode()) is None
+            assert USER_ADDRESS not in r.server.stderr + r.node.stderr
+        # One limit for all of them: more than it is sent for two windows.
+        for r in c:
+            r.sender.rate_pps = SHORT_LIMIT / SHORT_S
+        go_for(2 * SHORT_S)
+        assert_law(c, SHORT_LIMIT, SHORT_S)
+
+
+@pytest.mark.long
+def test_a_host_with_another_secret_is_told_so():
+    with running(SECRET_RULE, secret=SECRET) as c:
+        east, _west, _south = c
+        east.node.stop()
+        east.instance.write("secret", SECRET[::-1])
+        c.start_node(east)
+        for r in c:
+            r.sender.rate_pps = 0.2 * SHORT_LIMIT / SHORT_S
+
+        def refused():
+            _, text = east.ns.http_get("/metrics", 9465)
+            return prom.Page(text).get("leasegate_lessor_refused_total", status="unknown_rule")
+        until(lambda: refused() > 0, "the region knows no such rule", 20)
+
+
+@pytest.mark.long
+def test_a_secret_rule_of_a_host_bans_and_is_asked_by_address(host):
+    secret = host.instance.write("secret", SECRET)
+    host.start(bucket_rule("5/1h", 5) + "    secret: true\n    ban: {after: 10, within: 10s, for: 10m}\n", secret_file=secret)
+    with host.sender(100):
+        until(lambda: host.instance.json("bans"), "the sender is banned")
+    key = host.instance.json("bans")[0]["key"]
+    assert HASH.match(key)
+    assert [k["key"] for k in host.instance.json("keys", "--source", CLIENT[4])] == [key]
+    assert host.instance.tool("bans", "add", "per-source", "10.90.0.77", "--for", "1m").returncode == 0
+    assert len({b["key"] for b in host.instance.json("bans")}) == 2
+
+
+@pytest.mark.long
+def test_a_secret_rule_without_a_secret_is_refused(host):
+    d = host.instance.daemon("node", host.configure(bucket_rule("5/1h", 5) + "    secret: true\n")).start()
+    assert d.wait_exit() == 1
+    assert "secret: true needs `secret_file` in the configuration" in d.stderr

@@ -43,8 +43,9 @@ class Region:
 class Cluster:
     """Namespaces, relay and configuration on entry; daemons by start(); everything gone on exit."""
 
-    def __init__(self, rules, prefix, hook="xdp", rtt_ms=None, store="sqlite", certs=None):
+    def __init__(self, rules, prefix, hook="xdp", rtt_ms=None, store="sqlite", certs=None, secret=None):
         self.rules, self.prefix, self.hook, self.store, self.certs = rules, prefix, hook, store, certs
+        self.secret = secret
         self.rtt_ms = rtt_ms or RTT_MS
         self.regions = {name: Region(name, i) for i, name in enumerate(NAMES, 1)}
         self.stack = contextlib.ExitStack()
@@ -95,6 +96,9 @@ class Cluster:
         if self.certs:
             tls = {"tls": self.certs.region(r.name)}
             node_tls = {"tls": self.certs.node(r.name, f"{r.name}-1")}
+        if self.secret:
+            path = r.instance.write("secret", self.secret)
+            tls["secret_file"] = node_tls["secret_file"] = path
         r.instance.write("rules.yaml", self.rules)
         r.instance.config("region.yaml", region=r.name, regions=listed, listen=r.address, rules="rules.yaml",
                           store=self.store, test={"dial_via": via}, **tls)

@@ -100,7 +100,7 @@ static void a_key_is_the_masked_address_of_its_form(void **state)
 /* As rules are compiled: source /24 and /64, destination /32 and /128. */
 static struct lg_rule product(uint32_t parts, bool hashed)
 {
-	struct lg_rule rule = { .rule_id = 9, .product_form = LG_FORM_PRODUCT | parts | (hashed ? LG_FORM_HASHED : 0), .hash_seed = 7 };
+	struct lg_rule rule = { .rule_id = 9, .product_form = LG_FORM_PRODUCT | parts | (hashed ? LG_FORM_HASHED : 0), .hash_seed[0] = 7 };
 	struct lg_key_narrow *mask = &rule.narrow_mask;
 
 	if (parts & LG_KEY_SOURCE) {
@@ -240,7 +240,7 @@ static void hosts_agree_on_the_hash_of_a_global_rule_and_on_no_other(void **stat
 	lg_product_make(&rule, &pkt, 1, &a);
 	lg_product_make(&rule, &pkt, 2, &b);
 	assert_memory_equal(&a, &b, sizeof(a));
-	rule.hash_seed++;
+	rule.hash_seed[0]++;
 	lg_product_make(&rule, &pkt, 2, &b);
 	assert_memory_not_equal(a.a, b.a, 16);
 }
