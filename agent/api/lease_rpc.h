@@ -101,6 +101,7 @@ struct lg_lease_server_counts {
 	uint64_t slow;		/* the peer read too slowly, or memory was short */
 	uint64_t late;		/* no hello came in time */
 	uint64_t strangers;	/* the handshake of TLS failed */
+	uint64_t displaced;	/* sessions, not streams: a peer began more than one may have */
 };
 void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_lease_server_counts *ret);
 /* To a hello that was to be answered later: accepts with the welcome, or with NULL refuses for `why`. Not from inside a handler. */

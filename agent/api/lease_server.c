@@ -347,6 +347,7 @@ void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_leas
 {
 	*ret = server->counts;
 	ret->strangers = lg_grpc_server_strangers(server->grpc);
+	ret->displaced = lg_grpc_server_displaced(server->grpc);
 }
 
 void lg_lease_server_secure(struct lg_lease_server *server, struct lg_tls *tls)

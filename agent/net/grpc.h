@@ -13,6 +13,7 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 
+#define LG_GRPC_SESSIONS_PER_PEER 16	/* of them, with one certificate's name: a further one ends the oldest */
 #define LG_GRPC_SESSIONS_MAX 8192	/* connections of one server; more are refused with a text */
 
 struct lg_loop;
@@ -59,6 +60,8 @@ int lg_grpc_server_port(const struct lg_grpc_server *server);
 void lg_grpc_server_secure(struct lg_grpc_server *server, struct lg_tls *tls);
 /* Connections that ended within the handshake of TLS: nobody whom this server knows. */
 uint64_t lg_grpc_server_strangers(const struct lg_grpc_server *server);
+/* Sessions ended because their peer began more than one may have. */
+uint64_t lg_grpc_server_displaced(const struct lg_grpc_server *server);
 
 /* Connects in the background. A client is one connection; when it ends, all its streams are closed with UNAVAILABLE, and it opens no
  * more (-EPIPE). A lessor that stays silent for 7 s, pings included, is gone. May be freed inside a handler. */

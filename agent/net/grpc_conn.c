@@ -30,6 +30,14 @@ static void on_down(void *arg, const char *why)
 		lg_grpc_stream_tell_closed(s, LG_GRPC_UNAVAILABLE, why);
 }
 
+static void on_secured(void *arg)
+{
+	struct lg_grpc_conn *conn = arg;
+
+	if (conn->secured)
+		conn->secured(conn->arg, conn);
+}
+
 static void on_gone(void *arg)
 {
 	struct lg_grpc_conn *conn = arg;
@@ -49,6 +57,7 @@ static const struct lg_h2_events events = {
 	.sent_end = lg_grpc_stream_sent_end,
 	.closed = lg_grpc_stream_closed,
 	.tick = on_tick,
+	.secured = on_secured,
 	.down = on_down,
 	.gone = on_gone,
 };

@@ -36,9 +36,11 @@ struct lg_grpc_conn {
 	struct lg_h2 *h2;
 	struct lg_grpc_end *end;	/* NULL once closed by the owner */
 	bool down;			/* the connection is over */
+	bool displaced;			/* by a newer one of the same peer */
 	LIST_HEAD(, lg_grpc_stream) streams;
 	char peer[LG_PEER_LEN];
 	void (*gone)(void *arg, struct lg_grpc_conn *conn);
+	void (*secured)(void *arg, struct lg_grpc_conn *conn);	/* TLS: who the peer is is known; NULL: the owner does not care */
 	void *arg;
 };
 LIST_HEAD(lg_grpc_conns, lg_grpc_conn);

@@ -5,6 +5,7 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@ struct lg_grpc_server {
 	unsigned int n_conns;
 	struct lg_tls *tls;	/* NULL: clear text */
 	uint64_t n_strangers;
+	uint64_t n_displaced;
 	bool paused;	/* out of descriptors: accepting goes on with the next tick */
 };
 
@@ -36,6 +38,34 @@ static void on_gone(void *arg, struct lg_grpc_conn *conn)
 	LIST_REMOVE(conn, link);
 	server->n_conns--;
 	server->n_strangers += lg_h2_is_stranger(conn->h2);
+}
+
+static bool is_same(const struct lg_tls_name *a, const struct lg_tls_name *b)
+{
+	return strcmp(a->region, b->region) == 0 && strcmp(a->node, b->node) == 0;
+}
+
+/* One that is let in must not fill the places of all. The newest are good: a peer whose network was cut comes back while we still wait for it. */
+static void on_secured(void *arg, struct lg_grpc_conn *conn)
+{
+	struct lg_grpc_server *server = arg;
+	struct lg_grpc_conn *other, *oldest = NULL;
+	struct lg_tls_name name, peer;
+	unsigned int n = 0;
+
+	if (!lg_h2_peer(conn->h2, &name))
+		return;
+	LIST_FOREACH(other, &server->conns, link) {
+		if (other->down || other->displaced || !lg_h2_peer(other->h2, &peer) || !is_same(&name, &peer))
+			continue;
+		n++;
+		oldest = other;
+	}
+	if (n <= LG_GRPC_SESSIONS_PER_PEER)
+		return;
+	oldest->displaced = true;
+	server->n_displaced++;
+	lg_h2_fail(oldest->h2, NGHTTP2_ENHANCE_YOUR_CALM, "this peer has more sessions than one may have");
 }
 
 static int admit(struct lg_grpc_server *server, int fd, const struct sockaddr *sa)
@@ -52,6 +82,7 @@ static int admit(struct lg_grpc_server *server, int fd, const struct sockaddr *s
 		return r;
 	LIST_INSERT_HEAD(&server->conns, conn, link);
 	server->n_conns++;
+	conn->secured = on_secured;
 	lg_address_format(sa, peer);
 	if (server->tls)
 		ssl = lg_tls_connection(server->tls, NULL);
@@ -154,4 +185,9 @@ void lg_grpc_server_secure(struct lg_grpc_server *server, struct lg_tls *tls)
 uint64_t lg_grpc_server_strangers(const struct lg_grpc_server *server)
 {
 	return server->n_strangers;
+}
+
+uint64_t lg_grpc_server_displaced(const struct lg_grpc_server *server)
+{
+	return server->n_displaced;
 }

@@ -453,6 +453,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 
 	if (what & BEV_EVENT_CONNECTED) {
 		h2->silent_ms = 0;
+		if (h2->events->secured)
+			h2->events->secured(h2->arg);
 		settle(h2);
 		return;
 	}

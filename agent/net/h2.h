@@ -48,6 +48,7 @@ struct lg_h2_events {
 	/* Last event of a stream: enum nghttp2_error_code. A request that could not be sent is closed with NGHTTP2_REFUSED_STREAM. */
 	void (*closed)(void *stream, uint32_t error);
 	void (*tick)(void *arg, uint32_t elapsed_ms);	/* from lg_h2_tick(), while the connection is not over */
+	void (*secured)(void *arg);	/* TLS: the handshake is through, and lg_h2_peer() says with whom; NULL: not wanted */
 	/* The connection is over. Streams get no event any more but closed(); nghttp2 may still ask their data sources for bytes. */
 	void (*down)(void *arg, const char *why);
 	void (*gone)(void *arg);			/* last event of all: h2 is freed when it returns */

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "lease/home.h"
+#include "lease/newcomers.h"
 #include "lease/pace.h"
 #include "lease/region.h"
 #include "lease/succession.h"
@@ -57,6 +58,7 @@ struct lg_server_holder {
 	uint32_t n_lives;		/* incarnations heard of, counted for the core */
 	struct lg_lease_peer *peer;	/* NULL: not connected */
 	uint64_t gone_ns;		/* since when */
+	struct lg_newcomers newcomers;	/* its own part of the pace of new keys */
 	uint64_t ready_ns;		/* since when grants wait to be sent to it; 0: none do */
 	STAILQ_ENTRY(lg_server_holder) ready;
 };
@@ -146,7 +148,7 @@ struct lg_server {
 	struct lg_table *region_keys, *home_keys;	/* owned values */
 	struct lg_server_local *local;			/* queue, in order */
 	size_t n_local, size_local, next_local;
-	uint64_t new_keys_at_ns;			/* paces new keys */
+	struct lg_newcomers newcomers;	/* the part of the pace of new keys that all holders share */
 
 	struct lg_server_escrow *escrow;		/* what is durable before it is lent; while a life goes on */
 	struct lg_journal *journal;			/* NULL: none is kept */

@@ -16,8 +16,6 @@
 #include "lease/hash.h"
 #include "role/status.h"
 
-#define NEW_KEYS_PER_S 20000u	/* keys a server takes on per second: a flood of strangers must not become a storm of leases */
-#define NEW_KEYS_BURST_NS (LG_NS_PER_S / 2)
 #define SILENT_NS (10 * LG_NS_PER_S) /* a region that says nothing for so long, or for three periods, has no traffic of the key */
 
 /* ---- keys and rules by name ---- */
@@ -63,14 +61,10 @@ static size_t home_of(const struct lg_server *s, const struct lg_key *key)
 	return lg_home_of(s->names, s->config.n_regions, bytes, len);
 }
 
-static bool may_take_on(struct lg_server *s, uint64_t now_ns)
+/* A holder brings a key that is not known here. */
+static bool may_take_on(struct lg_server *s, struct lg_server_holder *from, uint64_t now_ns)
 {
-	uint64_t from_ns = s->new_keys_at_ns > now_ns ? s->new_keys_at_ns : now_ns;
-
-	if (from_ns - now_ns > NEW_KEYS_BURST_NS)
-		return false;
-	s->new_keys_at_ns = from_ns + LG_NS_PER_S / NEW_KEYS_PER_S;
-	return true;
+	return lg_newcomers_admit(&s->newcomers, &from->newcomers, (uint32_t)(s->hosts.n + s->regions.n), now_ns);
 }
 
 static uint64_t seed_of(const struct lg_server *s, const struct lg_key *key)
@@ -213,7 +207,8 @@ static void home_key_free(struct lg_server_home_key *k)
 	free(k);
 }
 
-static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_t now_ns, struct lg_server_region_key **ret)
+static int region_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint64_t now_ns,
+			  struct lg_server_region_key **ret)
 {
 	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
 	struct lg_region_effects fx;
@@ -223,7 +218,7 @@ static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_
 		*ret = k;
 		return 0;
 	}
-	if (!may_take_on(s, now_ns))
+	if (!may_take_on(s, from, now_ns))
 		return -EAGAIN;
 	k = calloc(1, sizeof(*k));
 	if (!k)
@@ -248,7 +243,8 @@ static int region_key_get(struct lg_server *s, const struct lg_key *key, uint64_
 	return 0;
 }
 
-static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t now_ns, struct lg_server_home_key **ret)
+static int home_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint64_t now_ns,
+			struct lg_server_home_key **ret)
 {
 	struct lg_server_home_key *k = lg_table_get(s->home_keys, key);
 	int r;
@@ -257,7 +253,7 @@ static int home_key_get(struct lg_server *s, const struct lg_key *key, uint64_t 
 		*ret = k;
 		return 0;
 	}
-	if (!may_take_on(s, now_ns))
+	if (!may_take_on(s, from, now_ns))
 		return -EAGAIN;
 	k = calloc(1, sizeof(*k));
 	if (!k)
@@ -333,14 +329,14 @@ void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const str
 	}
 	lg_meter_report(&s->rules[key.rule_id - 1].meter, from->is_region ? LG_TIER_HOME : LG_TIER_REGION, now_ns);
 	if (!from->is_region) {
-		if (region_key_get(s, &key, now_ns, &rk) < 0)
+		if (region_key_get(s, from, &key, now_ns, &rk) < 0)
 			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
 		else
 			region_ask(rk, from, ask, now_ns);
 	} else if (home_of(s, &key) != s->self || lg_list_is_outdated(s)) {
 		refuse(s, from, wire, ask, LG_GRANT_NOT_HOME);
 	} else {
-		if (home_key_get(s, &key, now_ns, &hk) < 0)
+		if (home_key_get(s, from, &key, now_ns, &hk) < 0)
 			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
 		else
 			home_ask(hk, from, ask, now_ns);
@@ -386,7 +382,7 @@ static void local_pump(struct lg_server *s)
 		/* Not ours for certain any more: as a message lost. */
 		if (lg_list_is_outdated(s))
 			continue;
-		if (home_key_get(s, &now.key, now_ns, &k) == 0)
+		if (home_key_get(s, s->self_holder, &now.key, now_ns, &k) == 0)
 			home_ask(k, s->self_holder, &now.ask, now_ns);
 	}
 	s->n_local = s->next_local = 0;

@@ -308,6 +308,7 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.refused - s->n_impostors, "cause", "refused", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, s->n_impostors, "cause", "impostor", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.strangers, "cause", "stranger", NULL);
+	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.displaced, "cause", "displaced", NULL);
 	lg_secure_metrics(&s->secure, m);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.malformed, "cause", "malformed", NULL);
 	lg_metrics_add(m, LG_METRIC_LESSOR_ENDED, ended.slow, "cause", "slow", NULL);

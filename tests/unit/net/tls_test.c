@@ -246,6 +246,52 @@ static void a_stranger_is_refused_and_counted(void **state)
 	assert_int_equal(f->s.n_opened, 0);
 }
 
+static struct lg_grpc_client *client_of(struct fixture *f, struct lg_tls *tls, struct side *side)
+{
+	struct lg_tls_expect expect = { .name = { .region = "us-east" } };
+	struct lg_grpc_client *client;
+	struct lg_complaint c = { 0 };
+	char address[64];
+
+	snprintf(address, sizeof(address), "127.0.0.1:%d", lg_grpc_server_port(f->server));
+	assert_int_equal(lg_grpc_client_new(f->n.loop, address, &client_handlers, side, &client, &c), 0);
+	lg_grpc_client_secure(client, tls, &expect);
+	assert_int_equal(lg_grpc_client_open(client, "/test.Test/Call", &side->stream), 0);
+	return client;
+}
+
+static void a_peer_has_sixteen_sessions_and_a_further_one_ends_its_oldest(void **state)
+{
+	struct lg_grpc_client *clients[LG_GRPC_SESSIONS_PER_PEER];
+	struct side sides[LG_GRPC_SESSIONS_PER_PEER] = { 0 }, other = { 0 };
+	struct fixture *f = *state;
+	struct lg_grpc_client *of_other;
+	struct lg_tls *other_tls;
+
+	leaf(f, f->ours, "node-2", &(struct certs_leaf){ .uri = { "spiffe://example.org/region/us-east/node/host-2" } });
+	other_tls = tls_of(f, "node-2");
+	connect_as(f, "region", "node", "us-east");
+	WAIT_FOR(f->n.loop, f->s.n_opened == 1);
+	of_other = client_of(f, other_tls, &other);
+	WAIT_FOR(f->n.loop, f->s.n_opened == 2);
+	for (unsigned int i = 0; i < LG_GRPC_SESSIONS_PER_PEER; i++) {
+		assert_int_equal(lg_grpc_server_displaced(f->server), 0);
+		assert_int_equal(f->c.n_closed, 0);
+		clients[i] = client_of(f, f->client_tls, &sides[i]);
+		WAIT_FOR(f->n.loop, f->s.n_opened == 3 + i);
+	}
+	WAIT_FOR(f->n.loop, f->c.n_closed);
+	assert_int_equal(lg_grpc_server_displaced(f->server), 1);
+	assert_non_null(strstr(f->c.why, "more sessions than one may have"));
+	assert_int_equal(other.n_closed, 0);
+	for (unsigned int i = 0; i < LG_GRPC_SESSIONS_PER_PEER; i++) {
+		assert_int_equal(sides[i].n_closed, 0);
+		lg_grpc_client_free(clients[i]);
+	}
+	lg_grpc_client_free(of_other);
+	lg_tls_free(other_tls);
+}
+
 static void a_server_of_another_authority_hears_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -444,6 +490,7 @@ int main(void)
 		TEST(a_node_cannot_stand_in_for_a_region),
 		TEST(a_host_of_another_name_is_not_talked_to),
 		TEST(a_stranger_is_refused_and_counted),
+		TEST(a_peer_has_sixteen_sessions_and_a_further_one_ends_its_oldest),
 		TEST(a_server_of_another_authority_hears_nothing),
 		TEST(a_certificate_with_two_names_or_none_is_refused),
 		TEST(a_peer_in_clear_text_is_refused_and_counted),

@@ -31,6 +31,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"    - {name: us, address: \"[2001:db8::1]:7401\", hosts: 4096}\n"
 				"upstream: 127.0.0.1:7500\n"
 				"tls: {ca: pki/ca.pem, certificate: /pki/c.pem, key: k.pem}\n"
+				"secret_file: fleet.secret\n"
 				"metrics: off\n"
 				"rules: rules/edge.yaml\n"
 				"state_dir: /srv/lg\n"
@@ -60,6 +61,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "    - {name: us, address: us.example:7401, hosts: 9}\n"
 				  "listen: 0.0.0.0:7401\n"
 				  "tls: {ca: a, certificate: b, key: c}\n"
+				  "secret_file: /s\n"
 				  "metrics: 127.0.0.1:9000\n"
 				  "rules: /etc/rules.yaml\n"
 				  "state_dir: state\n"
@@ -118,6 +120,7 @@ static void every_key_of_a_node_arrives(void **state)
 	assert_string_equal(c.tls.ca, "/etc/leasegate/pki/ca.pem");
 	assert_string_equal(c.tls.certificate, "/pki/c.pem");
 	assert_string_equal(c.tls.key, "/etc/leasegate/k.pem");
+	assert_string_equal(c.secret_file, "/etc/leasegate/fleet.secret");
 	assert_string_equal(c.metrics, "off");
 	assert_string_equal(c.rules, "/etc/leasegate/rules/edge.yaml");
 	assert_string_equal(c.state_dir, "/srv/lg");
@@ -421,7 +424,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		  "c.yaml:3:1: unknown key \"state-dir\": did you mean \"state_dir\"?" },
 		{ NODE "tls: {ca: a, key: b}\n", LG_CONFIG_NODE, "c.yaml:3:6: tls.certificate is missing: write a path" },
 		{ NODE "quota: {}\n", LG_CONFIG_NODE,
-		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, metrics, "
+		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, secret_file, metrics, "
 		  "rules, state_dir, "
 		  "run_dir, max_keys, line_keys, log_keys, max_rules, max_connections, connection_timeouts, "
 		  "unparsable, nat64, interfaces, test" },

@@ -47,6 +47,7 @@ static const char full[] = "rules:\n"
 			   "      owner: on\n"
 			   "      cold_start: 10B\n"
 			   "  - name: per-service\n"
+			   "    secret: true\n"
 			   "    key:\n"
 			   "      destination: {ipv6: 56}\n"
 			   "    limit: 5/1m\n"
@@ -183,7 +184,8 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rules->v[2].lease.rpc_budget_mps, 10000);
 	rule = &rules->v[1];
 	assert_int_equal(rule->line, 28);
-	assert_int_equal(rule->key.form, LG_FORM_DESTINATION);
+	assert_int_equal(rule->key.form, LG_FORM_PRODUCT | LG_FORM_HASHED | LG_FORM_SECRET | LG_KEY_DESTINATION);
+	assert_true(rules->v[1].is_secret);
 	assert_int_equal(rule->key.destination.ipv4, 32);
 	assert_int_equal(rule->key.destination.ipv6, 56);
 }
