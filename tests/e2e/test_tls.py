@@ -53,7 +53,25 @@ def strangers(address, folder, other):
     assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
 
 
-SCENARIOS = {"honest": honest, "impostor": impostor, "strangers": strangers}
+def foreign_keys(address, folder, _other):
+    """A region gets of a home what is the home's to give, and nothing of keys that are at home elsewhere; and no host's name."""
+    import grpc
+    from test_grpc_peer import Holder
+    channel = channel_of(address, folder, "us-east")
+    h = Holder(channel, name="us-east", region="us-east", is_region=True).greet()
+    n_refused = 0
+    for i in range(1, 41):
+        grant = h.grant(h.ask(h.key(f"192.0.2.{i}"), 10))
+        assert grant.status in (h.pb.GRANT_STATUS_OK, h.pb.GRANT_STATUS_NOT_HOME), grant
+        if grant.status == h.pb.GRANT_STATUS_NOT_HOME:
+            assert not grant.granted_tok and not grant.lease.generation, grant
+            n_refused += 1
+    assert 5 <= n_refused <= 35, n_refused
+    code, text = Holder(channel, name="python-1").stream.status()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION and "that of the server of region us-east" in text, (code, text)
+
+
+SCENARIOS = {"honest": honest, "impostor": impostor, "strangers": strangers, "foreign_keys": foreign_keys}
 
 
 def main(scenario, *args):
@@ -84,12 +102,13 @@ else:
         return prom.Page(text).get("leasegate_lessor_streams_ended_total", cause=cause)
 
     @contextlib.contextmanager
-    def region():
-        """A region server that is its own home, in a namespace of its own, with an authority."""
+    def region(*others):
+        """A region server, its own home, in a namespace of its own, with an authority. Others that are listed are not there."""
         name = fresh_name("tls")
         with Certs() as certs, Namespace(name) as ns, Instance(ns, name) as instance:
             instance.write("rules.yaml", RULES)
             listed = [{"name": "eu-west", "address": f"127.0.0.1:{PORT}", "hosts": 4}]
+            listed += [{"name": name, "address": f"127.0.0.1:{PORT + i}", "hosts": 4} for i, name in enumerate(others, 1)]
             keys = {"region": "eu-west", "regions": {"version": 1, "list": listed}, "listen": f"127.0.0.1:{PORT}", "rules": "rules.yaml",
                     "store": "memory"}
             instance.config("region.yaml", tls=certs.region("eu-west", "127.0.0.1"), **keys)
@@ -118,6 +137,36 @@ else:
             until(lambda: ended(daemon.ns, "stranger") >= before + 2, "strangers are counted")
             assert ended(daemon.ns, "impostor") == 2
             assert "says it is host python-2, and its certificate is that of python-1 in region eu-west: refused" in daemon.stderr
+
+    def test_a_region_gets_nothing_of_keys_that_are_at_home_elsewhere():
+        with region("us-east") as (daemon, certs, _instance, _keys):
+            certs.region("us-east")
+            run(daemon, "foreign_keys", certs)
+            assert ended(daemon.ns, "impostor") == 1
+
+    @pytest.mark.long
+    def test_files_that_cannot_be_used_change_nothing_and_are_named():
+        """Expired, of another name, or with another's key: what is in force stays, for new streams too."""
+        with region() as (daemon, certs, _instance, _keys), Certs() as other:
+            certs.node("eu-west", "python-1")
+            before = prom.Page(daemon.ns.http_get("/metrics", 9465)[1]).get("leasegate_certificate_end_timestamp_seconds")
+            good = {n: (certs.folder / n).read_bytes() for n in ("eu-west.pem", "eu-west.key")}
+            other.region("eu-west", "127.0.0.1")
+            certs.region("us-east", "127.0.0.1")
+            strange = {"eu-west.pem": (certs.folder / "us-east.pem").read_bytes(), "eu-west.key": (certs.folder / "us-east.key").read_bytes()}
+            keyless = {**good, "eu-west.key": (other.folder / "eu-west.key").read_bytes()}
+            for files, why in ((strange, "the certificate is not that of this daemon"), (keyless, "not the one of the certificate"),
+                               (certs.expired("eu-west"), "the certificate has expired")):
+                n_lines = len(daemon.lines)
+                for name, content in files.items():
+                    (certs.folder / f"{name}.new").write_bytes(content)
+                    (certs.folder / f"{name}.new").rename(certs.folder / name)
+                daemon.reload()
+                until(lambda why=why, n=n_lines: any(why in line and "stays in force" in line and "eu-west." in line
+                                                     for line in daemon.lines[n:]), f"it is named: {why}")
+                run(daemon, "honest", certs)
+            page = prom.Page(daemon.ns.http_get("/metrics", 9465)[1])
+            assert page.get("leasegate_certificate_end_timestamp_seconds") == before
 
     def test_a_daemon_without_a_certificate_of_its_own_does_not_start():
         with region() as (daemon, certs, instance, keys):

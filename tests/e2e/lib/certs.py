@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """An authority and its certificates, made by scripts/certs in a folder of their own."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -27,6 +28,14 @@ class Certs:
     def region(self, name, *addresses):
         self._make("region", name, *addresses)
         return self.files(name)
+
+    def expired(self, region):
+        """The files, by name, of a region's certificate that ended as it began."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("ca.pem", "ca.key"):
+                shutil.copy(self.folder / name, folder)
+            subprocess.run([MAKER, folder, "region", region], check=True, capture_output=True, text=True, env={**os.environ, "DAYS": "0"})
+            return {f"{region}.{n}": pathlib.Path(folder, f"{region}.{n}").read_bytes() for n in ("pem", "key")}
 
     def node(self, region, name):
         self._make("node", region, name)
