@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define LG_NEW_KEYS_PER_S 20000u
@@ -19,3 +20,6 @@ struct lg_newcomers {
 
 /* May a holder, one of n (at least 1), bring one more? Counts it if so. */
 bool lg_newcomers_admit(struct lg_newcomers *shared, struct lg_newcomers *own, uint32_t n_holders, uint64_t now_ns);
+/* Is there room for one more that a holder brings, who brought `own` of the n_keys in a table of max? An eighth of it belongs to the n holders
+ * likewise: one alone cannot fill it. */
+bool lg_newcomers_fit(uint32_t own, size_t n_keys, size_t max, uint32_t n_holders);

@@ -59,6 +59,7 @@ struct lg_server_holder {
 	struct lg_lease_peer *peer;	/* NULL: not connected */
 	uint64_t gone_ns;		/* since when */
 	struct lg_newcomers newcomers;	/* its own part of the pace of new keys */
+	uint32_t n_keys;		/* here that it brought */
 	uint64_t ready_ns;		/* since when grants wait to be sent to it; 0: none do */
 	STAILQ_ENTRY(lg_server_holder) ready;
 };
@@ -95,6 +96,7 @@ struct lg_server_home {
 struct lg_server_region_key {
 	struct lg_server *server;
 	struct lg_key key;
+	uint32_t brought_by;		/* the holder that named it first */
 	struct lg_server_home *home;
 	struct lg_region *region;
 	uint64_t due_ns;
@@ -103,6 +105,7 @@ struct lg_server_region_key {
 struct lg_server_home_key {
 	struct lg_server *server;
 	struct lg_key key;
+	uint32_t brought_by;		/* the holder that named it first */
 	struct lg_home *home;
 	uint64_t due_ns;
 	uint64_t outstanding_tok;	/* as the rule's meter knows it */

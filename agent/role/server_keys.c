@@ -62,9 +62,21 @@ static size_t home_of(const struct lg_server *s, const struct lg_key *key)
 }
 
 /* A holder brings a key that is not known here. */
-static bool may_take_on(struct lg_server *s, struct lg_server_holder *from, uint64_t now_ns)
+static bool may_take_on(struct lg_server *s, struct lg_server_holder *from, const struct lg_table *keys, uint64_t now_ns)
 {
-	return lg_newcomers_admit(&s->newcomers, &from->newcomers, (uint32_t)(s->hosts.n + s->regions.n), now_ns);
+	uint32_t n = (uint32_t)(s->hosts.n + s->regions.n);
+
+	return lg_newcomers_fit(from->n_keys, lg_table_count(keys), LG_LEASE_KEYS_MAX, n) &&
+	       lg_newcomers_admit(&s->newcomers, &from->newcomers, n, now_ns);
+}
+
+/* The holder may be gone, and its number another's: then that one is thought to have a key less. */
+static void brought_forget(struct lg_server_holders *kind, uint32_t index)
+{
+	struct lg_server_holder *h = index < kind->n ? kind->v[index] : NULL;
+
+	if (h && h->n_keys)
+		h->n_keys--;
 }
 
 static uint64_t seed_of(const struct lg_server *s, const struct lg_key *key)
@@ -186,6 +198,7 @@ static struct lg_home_effects home_fx(struct lg_server_home_key *k)
 
 static void region_key_free(struct lg_server_region_key *k)
 {
+	brought_forget(&k->server->hosts, k->brought_by);
 	lg_region_free(k->region);
 	free(k);
 }
@@ -203,6 +216,7 @@ static void home_key_free(struct lg_server_home_key *k)
 {
 	outstanding_note(k, 0, lg_clock_now_ns());
 	lg_server_escrow_forget(k, lg_clock_now_ns());
+	brought_forget(&k->server->regions, k->brought_by);
 	lg_home_free(k->home);
 	free(k);
 }
@@ -218,13 +232,15 @@ static int region_key_get(struct lg_server *s, struct lg_server_holder *from, co
 		*ret = k;
 		return 0;
 	}
-	if (!may_take_on(s, from, now_ns))
+	if (!may_take_on(s, from, s->region_keys, now_ns))
 		return -EAGAIN;
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return -ENOMEM;
 	k->server = s;
 	k->key = *key;
+	k->brought_by = from->index;
+	from->n_keys++;
 	k->home = &s->homes[home_of(s, key)];
 	k->due_ns = now_ns;
 	r = lg_region_new(&s->rules[key->rule_id - 1].region, &k->home->holdings[key->rule_id - 1], now_ns,
@@ -253,13 +269,15 @@ static int home_key_get(struct lg_server *s, struct lg_server_holder *from, cons
 		*ret = k;
 		return 0;
 	}
-	if (!may_take_on(s, from, now_ns))
+	if (!may_take_on(s, from, s->home_keys, now_ns))
 		return -EAGAIN;
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return -ENOMEM;
 	k->server = s;
 	k->key = *key;
+	k->brought_by = from->index;
+	from->n_keys++;
 	k->due_ns = now_ns;
 	r = lg_server_escrow_home(k, now_ns);
 	if (r == 0)

@@ -95,6 +95,18 @@ static void the_part_of_one_of_thousands_is_never_nothing(void **state)
 	assert_false(lg_newcomers_admit(&shared, &mine, 20000, 10 * S));
 }
 
+static void one_holder_cannot_fill_the_table_of_keys(void **state)
+{
+	(void)state;
+	assert_true(lg_newcomers_fit(6999, 6999, 8000, 10));
+	assert_false(lg_newcomers_fit(7000, 7000, 8000, 10));
+	/* A hundred of the last thousand are each holder's, of ten. */
+	assert_true(lg_newcomers_fit(99, 7999, 8000, 10));
+	assert_false(lg_newcomers_fit(100, 7999, 8000, 10));
+	assert_false(lg_newcomers_fit(0, 8000, 8000, 10));
+	assert_true(lg_newcomers_fit(0, 7000, 8000, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -103,6 +115,7 @@ int main(void)
 		cmocka_unit_test(all_together_have_the_pace_and_no_more),
 		cmocka_unit_test(at_once_come_as_many_as_in_half_a_second),
 		cmocka_unit_test(the_part_of_one_of_thousands_is_never_nothing),
+		cmocka_unit_test(one_holder_cannot_fill_the_table_of_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
