@@ -45,7 +45,7 @@ static bool is_same(const struct lg_tls_name *a, const struct lg_tls_name *b)
 	return strcmp(a->region, b->region) == 0 && strcmp(a->node, b->node) == 0;
 }
 
-/* One that is let in must not fill the places of all. The newest are good: a peer whose network was cut comes back while we still wait for it. */
+/* One that is let in must not fill the places of all. The newest are good: whose network was cut comes back while we still wait for him. */
 static void on_secured(void *arg, struct lg_grpc_conn *conn)
 {
 	struct lg_grpc_server *server = arg;
