@@ -6,6 +6,7 @@
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +19,8 @@
 #include "net/syscalls.h"
 
 #define START_MS 5000		/* for the first child to say hello */
+#define LISTEN_MS 1000		/* for the port to become free */
+#define LISTEN_AGAIN_MS 20
 #define QUESTIONS_PER_S 200	/* answering costs the loop that leases run on; what comes above is turned away unasked */
 #define INPUT_BYTES_MAX 4096
 
@@ -245,6 +248,19 @@ static int await_hello(struct lg_http *http, const char *address, struct lg_comp
 	return 0;
 }
 
+/* The HTTP process of a daemon that was killed ends moments after it, as does its keeper before it, and holds the port until then. */
+static int listen_patiently(const char *address, int *ret_fd, struct lg_complaint *c)
+{
+	uint64_t until_ns = lg_clock_now_ns() + LISTEN_MS * LG_NS_PER_MS;
+	int r;
+
+	do {
+		*c = (struct lg_complaint){ 0 };
+		r = lg_address_listen(address, ret_fd, c);
+	} while (r == -EADDRINUSE && lg_clock_now_ns() < until_ns && poll(NULL, 0, LISTEN_AGAIN_MS) == 0);
+	return r;
+}
+
 int lg_http_start(struct lg_loop *loop, struct lg_http_keeper *keeper, const char *address, const struct lg_http_handlers *handlers,
 		  void *arg, struct lg_http **ret_http, struct lg_complaint *c)
 {
@@ -260,7 +276,7 @@ int lg_http_start(struct lg_loop *loop, struct lg_http_keeper *keeper, const cha
 	http->arg = arg;
 	http->listen_fd = -1;
 	http->questions_left = QUESTIONS_PER_S;
-	r = lg_address_listen(address, &http->listen_fd, c);
+	r = listen_patiently(address, &http->listen_fd, c);
 	if (r < 0)
 		return r;
 	r = lg_loop_add_ticker(loop, LG_NS_PER_S, on_second, http, &http->ticker);

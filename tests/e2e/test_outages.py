@@ -76,6 +76,7 @@ def test_a_home_dies_and_comes_back():
         assert_law(c, SHORT_LIMIT, SHORT_S)
 
 
+@pytest.mark.alone
 def test_a_region_server_dies_and_comes_back():
     """Its own host drains and denies; the others do not notice."""
     with running(DENY) as c:

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/pidfd.h>
@@ -13,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "net/address.h"
 #include "net/http_child.h"
 #include "net/http_keeper.h"
 #include "net/syscalls.h"
@@ -660,6 +662,32 @@ static void a_port_in_use_is_an_error_at_start(void **state)
 	end(&f);
 }
 
+/* As that of a daemon that was killed is, moments after it. */
+static void a_port_is_waited_for_whose_process_is_about_to_end(void **state)
+{
+	struct lg_complaint c = { 0 };
+	struct fixture f;
+	char address[64];
+	int fd, status;
+	pid_t pid;
+
+	(void)state;
+	begin(&f);
+	f.http = lg_http_free(f.http);
+	assert_int_equal(lg_address_listen("127.0.0.1:0", &fd, &c), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%d", lg_address_port(fd));
+	pid = fork();
+	if (pid == 0) {
+		poll(NULL, 0, 100);
+		_exit(0);
+	}
+	close(fd);
+	assert_int_equal(lg_http_start(f.n.loop, f.keeper, address, &handlers, &f, &f.http, &c), 0);
+	assert_string_equal(c.text, "");
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	end(&f);
+}
+
 /* A parent that may not change its user cannot confine a child: better no page than one served by root. */
 static void a_child_that_cannot_be_confined_is_an_error_at_start(void **state)
 {
@@ -706,6 +734,7 @@ int main(void)
 		cmocka_unit_test(a_child_that_floods_is_answered_no_more_than_200_times_a_second),
 		cmocka_unit_test(connections_beyond_the_limit_wait_and_old_ones_leave),
 		cmocka_unit_test(a_port_in_use_is_an_error_at_start),
+		cmocka_unit_test(a_port_is_waited_for_whose_process_is_about_to_end),
 		cmocka_unit_test(a_child_that_cannot_be_confined_is_an_error_at_start),
 	};
 
