@@ -184,12 +184,45 @@ static int check_grant(const Leasegate__V1__LeaseGrant *g, struct lg_complaint *
 	return check_limit((int)g->kind, g->limit_tok, g->limit_permille, c);
 }
 
+static int check_version(const char *what, const Leasegate__V1__RulesVersion *version, struct lg_complaint *c)
+{
+	return version && version->counter ? check_name(what, version->region, c) : 0;
+}
+
+static int check_rules_state(const Leasegate__V1__RulesState *state, struct lg_complaint *c)
+{
+	int r;
+
+	if (!state)
+		return 0;
+	if (strlen(state->why) >= sizeof(((struct lg_rules_state *)0)->why))
+		return lg_complain(c, "rules: why has %zu bytes", strlen(state->why));
+	r = check_version("the region of the rules that run", state->running, c);
+	if (r == 0)
+		r = check_version("the region of the rules that were refused", state->refused, c);
+	return r < 0 ? r : check_version("the region of the rules that come", state->getting, c);
+}
+
+static int check_rules_part(const Leasegate__V1__RulesPart *part, struct lg_complaint *c)
+{
+	if (!part)
+		return 0;
+	if (!part->version || !part->version->counter)
+		return lg_complain(c, "rules: the version is missing");
+	if (part->data.len > LG_RULES_PART_MAX || part->total_bytes > LG_RULES_DOC_BYTES_MAX || part->offset > part->total_bytes ||
+	    part->data.len > part->total_bytes - part->offset || part->age_ms > LG_WIRE_AGE_MAX_MS)
+		return lg_complain(c, "rules: a part that does not fit");
+	return check_version("the region of the rules", part->version, c);
+}
+
 static int check_hello(const Leasegate__V1__Hello *hello, struct lg_complaint *c)
 {
 	int r;
 
 	r = check_name("the holder", hello->holder, c);
-	return r < 0 ? r : check_name("the region", hello->region, c);
+	if (r == 0)
+		r = check_name("the region", hello->region, c);
+	return r < 0 ? r : check_rules_state(hello->rules, c);
 }
 
 static int check_welcome(const Leasegate__V1__Welcome *welcome, struct lg_complaint *c)
@@ -212,12 +245,14 @@ static int in_batch(int r, const char *what, size_t i, struct lg_complaint *c)
 
 static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complaint *c)
 {
-	if (m->hello && (m->n_asks || m->synced))
+	if (m->hello && (m->n_asks || m->synced || m->rules))
 		return lg_complain(c, "hello does not stand alone");
 	if (m->synced && m->synced->forgot_age_ms > LG_WIRE_AGE_MAX_MS)
 		return lg_complain(c, "synced: forgot_age_ms is out of range");
 	if (m->hello)
 		return check_hello(m->hello, c);
+	if (check_rules_state(m->rules, c) < 0)
+		return -EINVAL;
 	if (m->n_asks > LG_BATCH_KEYS_MAX)
 		return lg_complain(c, "%zu asks, of at most %d", m->n_asks, LG_BATCH_KEYS_MAX);
 	for (size_t i = 0; i < m->n_asks; i++) {
@@ -231,10 +266,12 @@ static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complai
 
 static int check_lessor(const Leasegate__V1__LessorMessage *m, struct lg_complaint *c)
 {
-	if (m->welcome && m->n_grants)
+	if (m->welcome && (m->n_grants || m->rules))
 		return lg_complain(c, "welcome does not stand alone");
 	if (m->welcome)
 		return check_welcome(m->welcome, c);
+	if (check_rules_part(m->rules, c) < 0)
+		return -EINVAL;
 	if (m->n_grants > LG_BATCH_KEYS_MAX)
 		return lg_complain(c, "%zu grants, of at most %d", m->n_grants, LG_BATCH_KEYS_MAX);
 	for (size_t i = 0; i < m->n_grants; i++) {
@@ -309,6 +346,44 @@ static void copy_held(struct lg_ask *to, const Leasegate__V1__ReportUsage *from)
 	to->held_permille = limit ? from->held_permille : 0;
 }
 
+static void copy_version(struct lg_rules_stamp *to, const Leasegate__V1__RulesVersion *from)
+{
+	*to = (struct lg_rules_stamp){ 0 };
+	if (!from || !from->counter)
+		return;
+	to->counter = from->counter;
+	to->unix_ms = from->unix_ms;
+	copy_name(to->region, from->region);
+}
+
+static void copy_rules_state(struct lg_rules_state *to, const Leasegate__V1__RulesState *from)
+{
+	*to = (struct lg_rules_state){ .is_chosen = from->is_chosen, .got_bytes = from->got_bytes };
+	copy_version(&to->running, from->running);
+	copy_version(&to->refused, from->refused);
+	copy_version(&to->getting, from->getting);
+	memcpy(to->why, from->why, strlen(from->why) + 1);
+}
+
+bool lg_holder_msg_rules(const struct lg_holder_msg *msg, struct lg_rules_state *ret_state)
+{
+	if (msg->m->rules)
+		copy_rules_state(ret_state, msg->m->rules);
+	return msg->m->rules != NULL;
+}
+
+bool lg_lessor_msg_rules(const struct lg_lessor_msg *msg, struct lg_rules_part *ret_part)
+{
+	const Leasegate__V1__RulesPart *part = msg->m->rules;
+
+	if (!part)
+		return false;
+	*ret_part = (struct lg_rules_part){ .total_bytes = part->total_bytes, .offset = part->offset, .data = part->data.data,
+					    .len = part->data.len, .age_ms = part->age_ms };
+	copy_version(&ret_part->stamp, part->version);
+	return true;
+}
+
 bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello *ret_hello)
 {
 	const Leasegate__V1__Hello *h = msg->m->hello;
@@ -321,6 +396,9 @@ bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello 
 					      .max_keys = h->max_keys };
 	copy_name(ret_hello->holder, h->holder);
 	copy_name(ret_hello->region, h->region);
+	ret_hello->wants_rules = h->rules != NULL;
+	if (h->rules)
+		copy_rules_state(&ret_hello->rules, h->rules);
 	return true;
 }
 

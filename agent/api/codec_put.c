@@ -147,10 +147,64 @@ void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const 
 	pack(out, &m.base);
 }
 
+/* What a state is made of while it is packed. */
+struct wire_state {
+	Leasegate__V1__RulesState state;
+	Leasegate__V1__RulesVersion running, refused, getting;
+};
+
+static Leasegate__V1__RulesVersion *wire_version(Leasegate__V1__RulesVersion *to, const struct lg_rules_stamp *from)
+{
+	leasegate__v1__rules_version__init(to);
+	if (!from->counter)
+		return NULL;
+	to->counter = from->counter;
+	to->unix_ms = from->unix_ms;
+	to->region = borrowed(from->region);
+	return to;
+}
+
+static void wire_state(struct wire_state *to, const struct lg_rules_state *from)
+{
+	leasegate__v1__rules_state__init(&to->state);
+	to->state.running = wire_version(&to->running, &from->running);
+	to->state.refused = wire_version(&to->refused, &from->refused);
+	to->state.getting = wire_version(&to->getting, &from->getting);
+	to->state.why = borrowed(from->why);
+	to->state.is_chosen = from->is_chosen;
+	to->state.got_bytes = from->got_bytes;
+}
+
+void lg_codec_put_rules_state(struct lg_text *out, const struct lg_rules_state *state)
+{
+	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+	struct wire_state wire;
+
+	wire_state(&wire, state);
+	m.rules = &wire.state;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_rules_part(struct lg_text *out, const struct lg_rules_part *part)
+{
+	Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+	Leasegate__V1__RulesPart wire = LEASEGATE__V1__RULES_PART__INIT;
+	Leasegate__V1__RulesVersion version;
+
+	wire.version = wire_version(&version, &part->stamp);
+	wire.total_bytes = part->total_bytes;
+	wire.offset = part->offset;
+	wire.data = (ProtobufCBinaryData){ .len = part->len, .data = (uint8_t *)(uintptr_t)part->data };
+	wire.age_ms = at_most(part->age_ms, LG_WIRE_AGE_MAX_MS);
+	m.rules = &wire;
+	pack(out, &m.base);
+}
+
 void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 {
 	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
 	Leasegate__V1__Hello h = LEASEGATE__V1__HELLO__INIT;
+	struct wire_state wire;
 
 	h.holder = borrowed(hello->holder);
 	h.region = borrowed(hello->region);
@@ -158,6 +212,10 @@ void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 	h.incarnation = hello->incarnation;
 	h.regions_version = hello->regions_version;
 	h.max_keys = hello->max_keys;
+	if (hello->wants_rules) {
+		wire_state(&wire, &hello->rules);
+		h.rules = &wire.state;
+	}
 	m.hello = &h;
 	pack(out, &m.base);
 }

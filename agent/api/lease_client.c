@@ -145,6 +145,15 @@ static void on_grants(struct lg_lease_client *client, const struct lg_lessor_msg
 	client->handlers.batch_end(client->arg);
 }
 
+/* Handlers of grants may say something, but not bring the stream down; neither may this one. */
+static void on_rules(struct lg_lease_client *client, const struct lg_lessor_msg *msg)
+{
+	struct lg_rules_part part;
+
+	if (client->handlers.rules && lg_lessor_msg_rules(msg, &part))
+		client->handlers.rules(client->arg, &part);
+}
+
 static void malformed(struct lg_lease_client *client, const char *what)
 {
 	char why[sizeof(client->why)];
@@ -175,6 +184,9 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 		on_welcome(client, &welcome);
 	else if (client->state == UP)
 		on_grants(client, msg);	/* else as lost: said again to who asks */
+	/* Rules need no leases, and no waiting. */
+	if (client->state == UP || client->state == WAITING)
+		on_rules(client, msg);
 }
 
 static void on_closed(void *arg, struct lg_grpc_stream *stream, int status, const char *why)
@@ -365,4 +377,28 @@ void lg_lease_client_flush(struct lg_lease_client *client)
 	if (r < 0)
 		fail_later(client, lg_batch_why(r));
 	drain_later(client);
+}
+
+/* In a message of its own: two states in one would be joined. */
+static int say_rules(struct lg_lease_client *client)
+{
+	_cleanup_text_ struct lg_text text = { 0 };
+
+	lg_codec_put_rules_state(&text, &client->hello.rules);
+	return lg_text_ok(&text) ? lg_grpc_send(client->stream, text.s, text.len) : -ENOMEM;
+}
+
+void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state)
+{
+	int r;
+
+	client->hello.wants_rules = true;
+	client->hello.rules = *state;
+	if ((client->state != UP && client->state != WAITING) || client->failed)
+		return;
+	r = say_rules(client);
+	if (r < 0 && r != -ENOBUFS)
+		fail_later(client, lg_batch_why(r));
+	else if (r < 0)
+		fail_later(client, "the lessor reads too slowly to be told of rules");
 }

@@ -11,6 +11,7 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 #include "lease/msg.h"
+#include "rules/document.h"
 
 struct lg_loop;
 struct lg_tls;
@@ -25,6 +26,28 @@ struct lg_wire_key {
 	uint8_t b[16];
 };
 
+/* Which rules a holder has from its lessor. */
+struct lg_rules_state {
+	struct lg_rules_stamp running;
+	struct lg_rules_stamp refused;	/* the newest, if it is not the one that runs */
+	char why[512];			/* it is not */
+	bool is_chosen;			/* it is one of those that a gate takes */
+	struct lg_rules_stamp getting;	/* has so much of a newer one */
+	uint32_t got_bytes;
+};
+
+#define LG_RULES_PART_MAX (256u << 10)
+
+/* A part of a document (rules/document.h). */
+struct lg_rules_part {
+	struct lg_rules_stamp stamp;
+	uint32_t total_bytes;
+	uint32_t offset;
+	const uint8_t *data;	/* borrowed */
+	size_t len;
+	uint64_t age_ms;	/* since it was packed */
+};
+
 /* Who a holder is. */
 struct lg_lease_hello {
 	char holder[LG_NAME_LEN];	/* host name, or region name towards a home */
@@ -33,6 +56,8 @@ struct lg_lease_hello {
 	uint64_t incarnation;
 	uint64_t regions_version;	/* of the region list it uses */
 	uint32_t max_keys;		/* it will lease no more than this; 0 unknown */
+	bool wants_rules;		/* it has its rules from there */
+	struct lg_rules_state rules;
 };
 
 /* For the age of the time before which a holder does not remember what it spent: it remembers all. */
@@ -51,6 +76,7 @@ struct lg_lease_client_handlers {
 	void (*down)(void *arg, const char *why);	/* also for each failed attempt to connect */
 	void (*grant)(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant);
 	void (*batch_end)(void *arg);			/* after the last grant of a message */
+	void (*rules)(void *arg, const struct lg_rules_part *part);	/* NULL: they are not wanted */
 };
 /* Connects, keeps connected (backoff 50 ms to 2 s with jitter, keepalive ping each 2 s with a 5 s deadline), says hello. */
 int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
@@ -71,6 +97,8 @@ void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_ke
 /* "All that I hold has been named." Goes after the asks before it. forgot_age_ms: what was spent longer ago is not remembered. */
 void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_ms);
 void lg_lease_client_flush(struct lg_lease_client *client);
+/* Rules are wanted from the lessor, and this is what is had of them: said now if it is up, and by each hello from now on. */
+void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state);
 
 /* ---- lessor's end ---- */
 struct lg_lease_server;
@@ -85,6 +113,7 @@ struct lg_lease_server_handlers {
 	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
 	/* Of a peer that was accepted, or waits to be; never from inside a call of yours; it is freed when this returns. */
 	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);
+	void (*rules)(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state);	/* NULL: nobody is sent any */
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
 			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c);
@@ -108,6 +137,7 @@ void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_leas
 void lg_lease_peer_answer(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome, const char *why);
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
 void lg_lease_peer_flush(struct lg_lease_peer *peer);
+void lg_lease_peer_rules(struct lg_lease_peer *peer, const struct lg_rules_part *part);
 /* Ends the stream with UNAVAILABLE; `gone` is not called for it, and it is freed (inside a handler called for it, after that). */
 void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why);
 void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user);

@@ -58,7 +58,8 @@ static bool is_usable(const struct lg_lease_peer *peer)
 	return peer->stream && peer->greeted && !peer->failed;
 }
 
-static void peer_free(struct lg_lease_peer *peer)
+/* On its own, or the compiler takes what is behind a handler for a use after it: that a busy peer stays it cannot know. */
+__attribute__((noinline)) static void peer_free(struct lg_lease_peer *peer)
 {
 	LIST_REMOVE(peer, link);
 	peer->server->n_peers--;
@@ -178,6 +179,15 @@ static void on_hello(struct lg_lease_peer *peer, const struct lg_lease_hello *he
 		hello_answer(peer, r < 0 ? NULL : &welcome, why);
 }
 
+static void on_rules(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
+{
+	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
+	struct lg_rules_state state;
+
+	if (peer->stream && handlers->rules && lg_holder_msg_rules(msg, &state))
+		handlers->rules(peer->server->arg, peer, &state);
+}
+
 static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
 {
 	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
@@ -193,6 +203,7 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 	}
 	if (peer->stream && lg_holder_msg_is_synced(msg, &forgot_age_ms))
 		handlers->synced(arg, peer, forgot_age_ms);
+	on_rules(peer, msg);
 	if (peer->stream)
 		handlers->batch_end(arg, peer);
 }
@@ -385,6 +396,16 @@ void lg_lease_peer_flush(struct lg_lease_peer *peer)
 {
 	if (is_usable(peer))
 		sent(peer, lg_batch_flush(&peer->batch, peer->stream));
+}
+
+/* In a message of its own, behind what is in the batch. */
+void lg_lease_peer_rules(struct lg_lease_peer *peer, const struct lg_rules_part *part)
+{
+	lg_lease_peer_flush(peer);
+	if (!is_usable(peer))
+		return;
+	lg_codec_put_rules_part(&peer->batch.text, part);
+	lg_lease_peer_flush(peer);
 }
 
 void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why)

@@ -183,3 +183,20 @@ size_t lg_ctl_peers(struct lg_peer ret[LG_CTL_PEERS_MAX])
 	interfaces_fill(&g);
 	return g.n;
 }
+
+json_t *lg_ctl_peers_json(void)
+{
+	static struct lg_peer peers[LG_CTL_PEERS_MAX];
+	size_t n = lg_ctl_peers(peers);
+	json_t *list = json_array();
+	char peer[LG_IP_TEXT_LEN], local[LG_IP_TEXT_LEN];
+
+	for (size_t i = 0; i < n; i++) {
+		lg_addr_format(peers[i].peer, peer, sizeof(peer));
+		lg_addr_format(peers[i].local, local, sizeof(local));
+		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:s}", "peer", peer, "peer_port", (int)peers[i].peer_port,
+						      "local", local, "local_port", (int)peers[i].local_port, "interface",
+						      peers[i].interface));
+	}
+	return list;
+}

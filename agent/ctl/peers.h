@@ -2,6 +2,8 @@
  * Who is logged in over SSH, as far as can be told from here: the caller himself, and sessions at the port of sshd. */
 #pragma once
 
+#include <jansson.h>
+
 #include "rules/lockout.h"
 
 #define LG_CTL_PEERS_MAX 256
@@ -11,3 +13,5 @@
  * and at 22, in this network namespace. Returns how many; those beyond the maximum are left out.
  */
 size_t lg_ctl_peers(struct lg_peer ret[LG_CTL_PEERS_MAX]);
+/* The same for a daemon; NULL: no memory. */
+json_t *lg_ctl_peers_json(void);

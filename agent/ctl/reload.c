@@ -19,29 +19,12 @@ struct reload {
 	json_t *done;
 };
 
-static json_t *peers_json(void)
-{
-	static struct lg_peer peers[LG_CTL_PEERS_MAX];
-	size_t n = lg_ctl_peers(peers);
-	json_t *list = json_array();
-	char peer[LG_IP_TEXT_LEN], local[LG_IP_TEXT_LEN];
-
-	for (size_t i = 0; i < n; i++) {
-		lg_addr_format(peers[i].peer, peer, sizeof(peer));
-		lg_addr_format(peers[i].local, local, sizeof(local));
-		json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:i, s:s}", "peer", peer, "peer_port", (int)peers[i].peer_port,
-						      "local", local, "local_port", (int)peers[i].local_port, "interface",
-						      peers[i].interface));
-	}
-	return list;
-}
-
 static json_t *request_of(const struct reload *w)
 {
 	if (w->confirm)
 		return json_pack("{s:s}", "cmd", "confirm");
 	return json_pack("{s:s, s:I, s:o}", "cmd", "reload", "confirm_ms", (json_int_t)(w->timeout_ns / LG_NS_PER_MS), "peers",
-			 w->yes ? json_array() : peers_json());
+			 w->yes ? json_array() : lg_ctl_peers_json());
 }
 
 /* 0: told and done, 1: no such daemon, 2: refused (already said). */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "ctl/rules_do.h"
 #include "rules/action.h"
 #include "rules/compile.h"
 #include "rules/words.h"
@@ -145,7 +146,7 @@ static void exemptions_print(const json_t *list)
 		       strcmp(json_string_value(json_object_get(e, "by")), "node") == 0 ? "the node's own, within bounds" : "rules file");
 }
 
-int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
+static int in_force(const struct lg_ctl *ctl)
 {
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
@@ -156,8 +157,6 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 	char buf[LG_NAME_LEN];
 	int r;
 
-	if (argc > 1)
-		return lg_ctl_usage(ctl, "rules", argv[1]);
 	r = lg_ctl_pins(ctl, &kern);
 	if (r)
 		return r;
@@ -190,4 +189,9 @@ int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
 	if (!set.n_rules)
 		printf("no rules in force\n");
 	return LG_CTL_OK;
+}
+
+int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv)
+{
+	return argc > 1 ? lg_ctl_rules_do(ctl, argc - 1, argv + 1) : in_force(ctl);
 }

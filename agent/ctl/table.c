@@ -24,7 +24,23 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "  --top N           at most N keys, those that were denied most first (0: all)\n"
 	  "  --by WHAT         which come first: those with most denied or with most spent\n",
 	  lg_ctl_keys },
-	{ "rules", "", "the rules as the kernel has them, with what each has counted", NULL, lg_ctl_rules },
+	{ "rules", "[apply FILE [--canary N% | --to LABEL=VALUE] [--yes] | set RULE [limit=L] [burst=B] [--for TIME] | "
+		   "disable RULE [--for TIME] | shadow RULE [--for TIME] | reset RULE | promote | rollback [VERSION] | history | "
+		   "show [VERSION] | status | diff]",
+	  "the rules as the kernel has them, with what each has counted; and rules at run time, for all nodes of all regions",
+	  "On a machine with a region server, whose nodes have `rules_from: region`; a change at one region is one for all of them:\n"
+	  "  apply FILE        a new version; a file that cannot be used changes nothing. --canary 10%: for a tenth of the nodes only, --to\n"
+	  "                    LABEL=VALUE: for those with this label; limits of global rules stay as they are then. --yes: whoever is cut\n"
+	  "                    off\n"
+	  "  promote           what only some nodes have is for all\n"
+	  "  set, disable, shadow   of one rule, in spite of the file: --for 30m, then what the file says comes back by itself; without it\n"
+	  "                    until the next apply\n"
+	  "  reset RULE        takes that back\n"
+	  "  rollback          to the version before, or to the one that is named, as a new version\n"
+	  "  history, show, status  the last versions; one of them; how many nodes run which, and who refuses it and why\n"
+	  "On a machine with a node:\n"
+	  "  diff              what the kernel has against what was asked for; exit 1 if that differs\n",
+	  lg_ctl_rules },
 	{ "leases", "[--history [--key KEY] [--rule NAME] [--since DURATION]]",
 	  "the leases the running daemons hold and have given, tier by tier; and what has happened to them",
 	  "  --history         what the region server has noted: grants, reports, returns, lapses, refusals, oldest first\n"

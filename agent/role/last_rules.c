@@ -60,20 +60,33 @@ static int write_all(int fd, const struct lg_rules_text *text)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
-int lg_last_rules_store(const struct lg_config *config, const struct lg_rules_text *text, struct lg_complaint *c)
+int lg_rules_text_store(const char *folder, const char *name, const struct lg_rules_text *text)
 {
 	_cleanup_fd_ int fd = -1;
 	char path[300], temp[310];
 	int r;
 
-	path_of(config, path, sizeof(path));
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	snprintf(temp, sizeof(temp), "%s.new", path);
 	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	r = fd < 0 ? -errno : write_all(fd, text);
-	if (r == 0 && rename(temp, path) < 0)
-		r = -errno;
+	return r == 0 && rename(temp, path) < 0 ? -errno : r;
+}
+
+int lg_rules_text_load(const char *folder, const char *name, size_t max_bytes, struct lg_rules_text *ret_text, struct lg_complaint *c)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return lg_tree_file_read(path, max_bytes, &ret_text->text, &ret_text->len, c);
+}
+
+int lg_last_rules_store(const struct lg_config *config, const struct lg_rules_text *text, struct lg_complaint *c)
+{
+	int r = lg_rules_text_store(config->state_dir, "rules.last", text);
+
 	if (r < 0)
-		lg_complain(c, "cannot write %s: %s", path, strerror(-r));
+		lg_complain(c, "cannot write %s/rules.last: %s", config->state_dir, strerror(-r));
 	return r;
 }
 

@@ -19,6 +19,10 @@ struct lg_rules_text {
 int lg_rules_text_read(const char *path, struct lg_rules_text *ret_text, struct lg_rules **ret_rules, struct lg_complaint *c);
 void lg_rules_text_fini(struct lg_rules_text *text);
 
+/* A file of the state folder, in one step. Durable when it returns. */
+int lg_rules_text_store(const char *folder, const char *name, const struct lg_rules_text *text);
+/* *ret_text is empty before, and stays so on failure. */
+int lg_rules_text_load(const char *folder, const char *name, size_t max_bytes, struct lg_rules_text *ret_text, struct lg_complaint *c);
 /* Durable when it returns; the former ones stay when it fails. */
 int lg_last_rules_store(const struct lg_config *config, const struct lg_rules_text *text, struct lg_complaint *c);
 /* -ENOENT when there are none. */

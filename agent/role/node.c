@@ -170,16 +170,15 @@ static int lists_go_back(struct lg_node *n, struct lg_complaint *c)
 	return -EIO;
 }
 
-int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c)
+int lg_node_rules_compile(struct lg_node *n, struct lg_rules *rules, struct lg_ruleset *ret_set, struct lg_classifier *classifier,
+			  struct lg_rule_name *ret_names, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
 				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS,
 				      .max_rules = lg_kern_max_rules(n->kern) };
-	_cleanup_free_ struct lg_classifier *classifier = NULL;
-	static struct lg_ruleset old_set, new_set;
-	static struct lg_rule_name old_names[LG_RULES_MAX + 1], new_names[LG_RULES_MAX + 1];
+	static struct lg_ruleset old_set;
+	static struct lg_rule_name old_names[LG_RULES_MAX + 1];
 	static struct lg_own_exemptions own;
-	bool is_again;
 	int r;
 
 	r = lg_secret_apply(&n->secret_keys, rules, c);
@@ -198,10 +197,21 @@ int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct 
 	lg_node_exemptions(n, rules, &own);
 	env.exemptions = own.v;
 	env.n_exemptions = own.n;
+	return lg_rules_compile(rules, &env, ret_set, classifier, ret_names, c);
+}
+
+int lg_node_rules_apply(struct lg_node *n, struct lg_rules *rules, const struct lg_node_reload *how, struct lg_complaint *c)
+{
+	_cleanup_free_ struct lg_classifier *classifier = NULL;
+	static struct lg_ruleset new_set;
+	static struct lg_rule_name new_names[LG_RULES_MAX + 1];
+	bool is_again;
+	int r;
+
 	classifier = malloc(sizeof(*classifier));
 	if (!classifier)
 		return lg_complain(c, "not enough memory to compile the rules");
-	r = lg_rules_compile(rules, &env, &new_set, classifier, new_names, c);
+	r = lg_node_rules_compile(n, rules, &new_set, classifier, new_names, c);
 	if (r == 0)
 		r = lg_node_lockout_check(n, rules, &new_set, classifier, new_names, how, c);
 	if (r == 0)
@@ -317,6 +327,12 @@ static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_com
 	struct lg_complaint of_file = { 0 };
 	int r;
 
+	if (n->config.rules_from_region) {
+		r = lg_node_rules_first(n, rules, c);
+		if (r == 0)
+			lg_role_warn(*rules, &n->config);
+		return r;
+	}
 	r = lg_rules_text_read(n->config.rules, &n->rules_text, rules, &of_file);
 	if (r < 0 && rules_fall_back(n, rules, &of_file) < 0) {
 		*c = of_file;
@@ -337,12 +353,12 @@ static int rules_first_apply(struct lg_node *n, struct lg_rules **rules, struct 
 	int r;
 
 	r = lg_node_rules_apply(n, *rules, NULL, c);
-	if (r < 0 && rules_fall_back(n, rules, c) == 0)
+	if (r < 0 && !n->config.rules_from_region && rules_fall_back(n, rules, c) == 0)
 		r = lg_node_rules_apply(n, *rules, NULL, c);
 	if (r < 0)
 		return r;
 	*rules = NULL;
-	if (!n->rules_why[0])
+	if (!n->rules_why[0] && !n->config.rules_from_region)
 		rules_keep(n);
 	lg_rules_text_fini(&n->rules_text);
 	return 0;
@@ -376,6 +392,8 @@ int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct l
 	struct lg_rules *rules = NULL;
 	int r;
 
+	if (n->config.rules_from_region)
+		return !how || !how->confirm_ns ? 0 : lg_complain(c, "rules of the region are on trial by `leasegate rules apply --canary`");
 	r = lg_rules_text_read(n->config.rules, &n->rules_text, &rules, c);
 	if (r == 0) {
 		r = rules_load(n, rules, how, c);
@@ -445,7 +463,7 @@ static void client_batch_end(void *arg)
 
 static int upstream_start(struct lg_node *n, struct lg_complaint *c)
 {
-	static const struct lg_lease_client_handlers handlers = { client_up, client_down, client_grant, client_batch_end };
+	static const struct lg_lease_client_handlers handlers = { client_up, client_down, client_grant, client_batch_end, lg_node_rules_part };
 	struct lg_lease_hello hello = { .regions_version = n->config.regions_version, .max_keys = n->config.max_keys };
 	struct lg_control control;
 	int r;
@@ -465,6 +483,7 @@ static int upstream_start(struct lg_node *n, struct lg_complaint *c)
 		return r;
 	if (n->secure.tls)
 		lg_lease_client_secure(n->client, n->secure.tls, n->config.region);
+	lg_node_rules_say(n);
 	lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
 	lg_upstream_crowd(&n->upstream, hosts_in_region(&n->config));
 	return 0;
@@ -547,6 +566,8 @@ static int sources_start(struct lg_node *n)
 		return r;
 	n->n_sources++;
 	r = lg_node_links_sources(n);
+	if (r == 0)
+		r = lg_node_rules_start(n);
 	if (r < 0)
 		return r;
 	return lg_loop_add_timer(n->loop, on_stop, n, &n->stopper);
@@ -709,6 +730,7 @@ static void node_stop(struct lg_node *n, bool undo)
 	lg_source_free(n->ticker);
 	lg_source_free(n->stopper);
 	lg_source_free(n->trial_timer);
+	n->region_rules.ender = lg_source_free(n->region_rules.ender);
 	for (size_t i = 0; i < n->n_sources; i++)
 		lg_source_free(n->sources[i]);
 	lg_node_links_stop(n, undo);
@@ -720,6 +742,7 @@ static void node_stop(struct lg_node *n, bool undo)
 		complain_log(&c);
 	lg_loop_free(n->loop);
 	lg_rules_free(n->rules);
+	lg_node_rules_stop(n);
 	lg_rules_text_fini(&n->rules_text);
 	lg_rules_text_fini(&n->trial_text);
 	if (n->lock_fd >= 0)

@@ -15,6 +15,7 @@
 #include "net/http.h"
 #include "net/http_keeper.h"
 #include "role/last_rules.h"
+#include "role/node_rules.h"
 #include "role/role.h"
 #include "role/secure.h"
 #include "rules/compile.h"
@@ -81,6 +82,7 @@ struct lg_node {
 	struct lg_config config;
 	struct lg_rules *rules;
 	struct lg_secret secret_keys;	/* what keys of secret rules are hashed with */
+	struct lg_node_rules region_rules;	/* with rules_from: region */
 	struct lg_rules_text rules_text;	/* of a file that is to be in force soon */
 	char rules_why[1024];	/* why the rules last in force are, instead of those of the file; "" otherwise */
 	bool rules_kept;	/* the state folder has what was confirmed last */
@@ -207,6 +209,9 @@ void lg_node_http(void *arg, const struct lg_http_request *request, struct lg_ht
 bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len);
 
 /* node.c */
+/* As they would be loaded now. classifier NULL: it is not wanted. */
+int lg_node_rules_compile(struct lg_node *n, struct lg_rules *rules, struct lg_ruleset *ret_set, struct lg_classifier *classifier,
+			  struct lg_rule_name *ret_names, struct lg_complaint *c);
 int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct lg_complaint *c);
 /*
  * Puts the rules into force and takes them. On failure the old ones stay, in the kernel and here. `how` NULL: whoever is cut off. Those in

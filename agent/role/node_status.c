@@ -18,6 +18,10 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 		snprintf(why, len, "starting");
 		return false;
 	}
+	if (n->config.rules_from_region && !n->region_rules.doc && !n->config.rules[0]) {
+		snprintf(why, len, "there are no rules yet: they come from the region");
+		return false;
+	}
 	if (!lg_node_links_are_ready(n, why, len))
 		return false;
 	snprintf(why, len, "%s", "");
@@ -110,11 +114,12 @@ static json_t *status_json(struct lg_node *n)
 
 	totals_take(n, &t);
 	ready = lg_node_is_ready(n, why, sizeof(why));
-	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o, s:s, s:o}", "pid", (int)getpid(), "name", n->config.name,
-			 "region", n->config.region, "ready", ready, "why", why, "uptime_s",
+	return json_pack("{s:i, s:s, s:s, s:b, s:s, s:f, s:b, s:o, s:I, s:I, s:o, s:o, s:s, s:o, s:o}", "pid", (int)getpid(), "name",
+			 n->config.name, "region", n->config.region, "ready", ready, "why", why, "uptime_s",
 			 (double)(t.now_ns - n->started_ns) / 1e9, "degraded", is_degraded(n), "upstream", upstream_json(n),
 			 "leased_keys", (json_int_t)lg_table_count(n->keys), "lease_left_tok", (json_int_t)t.left_tok,
-			 "interfaces", interfaces_json(n), "attachments", attachments_json(n), "rules_why", n->rules_why, "confirm_in_s",
+			 "interfaces", interfaces_json(n), "attachments", attachments_json(n), "rules_why", n->rules_why, "rules",
+			 lg_node_rules_json(n), "confirm_in_s",
 			 n->trial_until_ns > t.now_ns ? json_real((double)(n->trial_until_ns - t.now_ns) / 1e9) : json_null());
 }
 
@@ -213,30 +218,6 @@ static json_t *refused(const struct lg_complaint *c)
 	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
 }
 
-static uint16_t port_of(const json_t *object, const char *key)
-{
-	json_int_t port = json_integer_value(json_object_get(object, key));
-
-	return port > 0 && port <= 0xffff ? (uint16_t)port : 0;
-}
-
-/* A session as the operator's tool saw it; false if that makes none. */
-static bool peer_read(const json_t *object, struct lg_peer *ret)
-{
-	const char *peer = json_string_value(json_object_get(object, "peer")), *local = json_string_value(json_object_get(object, "local"));
-	const char *interface = json_string_value(json_object_get(object, "interface"));
-	struct lg_peer p = { .peer_port = port_of(object, "peer_port"), .local_port = port_of(object, "local_port") };
-	uint8_t family, local_family, len;
-	struct lg_complaint c;
-
-	if (!peer || !local || lg_prefix_parse(peer, p.peer, &family, &len, &c) < 0 ||
-	    lg_prefix_parse(local, p.local, &local_family, &len, &c) < 0 || family != local_family)
-		return false;
-	snprintf(p.interface, sizeof(p.interface), "%s", interface ? interface : "");
-	*ret = p;
-	return true;
-}
-
 static json_t *reload_json(struct lg_node *n, const json_t *request)
 {
 	const json_t *list = json_object_get(request, "peers"), *item;
@@ -249,7 +230,7 @@ static json_t *reload_json(struct lg_node *n, const json_t *request)
 	if (!peers)
 		return NULL;
 	json_array_foreach(list, i, item)
-		if (peer_read(item, &peers[how.n_peers]))
+		if (lg_status_peer_read(item, &peers[how.n_peers]))
 			how.n_peers++;
 	how.peers = peers;
 	if (lg_node_reload(n, &how, &c) < 0)
@@ -285,6 +266,8 @@ json_t *lg_node_admin(void *arg, const json_t *request)
 		return leases_json(n);
 	if (cmd && strcmp(cmd, "rules") == 0)
 		return rules_json(n);
+	if (cmd && strcmp(cmd, "diff") == 0)
+		return lg_node_rules_diff(n);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(n, request);
 	if (cmd && strcmp(cmd, "confirm") == 0)

@@ -54,6 +54,8 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		snprintf(ret_config->rules, sizeof(ret_config->rules), "%s", args->rules_path);
 	if (!ret_rules)
 		return true;
+	if (ret_config->rules_from_region && !ret_config->rules[0])
+		return lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, &c) == 0;
 	if (lg_rules_read(ret_config->rules, ret_rules, &c) < 0) {
 		log_complaint(&c);
 		return false;

@@ -102,7 +102,7 @@ static void rule_free(struct lg_server_rule *rule)
 
 static int ticker_set(struct lg_server *s);
 
-static int rules_apply(struct lg_server *s, struct lg_rules *rules, struct lg_complaint *c)
+int lg_server_enforce(struct lg_server *s, struct lg_rules *rules, struct lg_complaint *c)
 {
 	bool changed[LG_RULES_MAX] = { 0 }, replaced[LG_RULES_MAX] = { 0 }, seen[LG_RULES_MAX] = { 0 };
 	const struct lg_rule_def *def;
@@ -150,9 +150,11 @@ int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	int r;
 
+	if (s->config.rules_from_region)
+		return 0;
 	r = lg_rules_read(s->config.rules, &rules, c);
 	if (r == 0 && s->running) {
-		r = rules_apply(s, rules, c);
+		r = lg_server_enforce(s, rules, c);
 	} else if (r == 0) {
 		lg_rules_free(s->first_rules);
 		s->first_rules = TAKE(rules);
@@ -222,6 +224,7 @@ static void holder_welcome(struct lg_server *s, struct lg_server_holder *h, stru
 	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
 	welcome->epoch = s->epoch;
 	welcome->regions_version = s->config.regions_version;
+	lg_server_rules_here(h, hello->wants_rules, &hello->rules);
 	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(peer));
 }
 
@@ -305,6 +308,12 @@ static void on_batch_end(void *arg, struct lg_lease_peer *peer)
 		lg_server_heard(arg, lg_lease_peer_user(peer));
 }
 
+static void on_rules(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state)
+{
+	(void)arg;
+	lg_server_rules_heard(lg_lease_peer_user(peer), state);
+}
+
 static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 {
 	struct lg_server_holder *h = lg_lease_peer_user(peer);
@@ -364,7 +373,7 @@ static void home_batch_end(void *arg)
 
 static int homes_start(struct lg_server *s, struct lg_complaint *c)
 {
-	static const struct lg_lease_client_handlers handlers = { home_up, home_down, home_grant, home_batch_end };
+	static const struct lg_lease_client_handlers handlers = { home_up, home_down, home_grant, home_batch_end, lg_server_rules_part };
 	struct lg_lease_hello hello = { .is_region = true, .incarnation = s->epoch,
 					.regions_version = s->config.regions_version };
 	int r;
@@ -381,6 +390,7 @@ static int homes_start(struct lg_server *s, struct lg_complaint *c)
 		if (s->secure.tls)
 			lg_lease_client_secure(s->homes[i].client, s->secure.tls, s->names[i]);
 	}
+	lg_server_rules_say(s);
 	lg_server_home_up(&s->homes[s->self], s->epoch);
 	lg_holders_settle(s);
 	return 0;
@@ -496,7 +506,7 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 /* The door opens when all else is there: whoever comes in is served. */
 static int service_start(struct lg_server *s, struct lg_complaint *c)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, on_rules };
 	int r;
 
 	r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
@@ -532,6 +542,7 @@ static void life_begin(struct lg_server *s)
 
 void lg_server_saved(struct lg_server *s)
 {
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	struct lg_complaint c = { 0 };
 	int r;
 
@@ -541,8 +552,9 @@ void lg_server_saved(struct lg_server *s)
 	}
 	r = lg_server_journal_start(s, &c);
 	if (r == 0)
-		r = rules_apply(s, s->first_rules, &c);
-	s->first_rules = lg_rules_free(s->first_rules);
+		r = lg_server_rules_first(s, &rules, &c);
+	if (r == 0)
+		r = lg_server_enforce(s, rules, &c);
 	if (r == 0)
 		r = tickers_start(s);
 	if (r == 0)
@@ -625,7 +637,8 @@ static int store_start(struct lg_server *s, struct lg_complaint *c)
 		return r;
 	if (strcmp(s->config.store, "memory") == 0)
 		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
-	return lg_store_lead(s->store);
+	r = lg_server_rules_watch(s);
+	return r < 0 ? r : lg_store_lead(s->store);
 }
 
 /* A descriptor for each holder: as many as the process may have. */
@@ -712,6 +725,7 @@ static void server_stop(struct lg_server *s)
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		rule_free(&s->rules[i]);
 	lg_server_journal_stop(s);
+	lg_server_rules_stop(s);
 	lg_store_free(s->store);
 	lg_holders_stop(s);
 	lg_rules_free(s->first_rules);

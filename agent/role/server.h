@@ -25,6 +25,7 @@
 #include "role/secure.h"
 #include "role/server_escrow.h"
 #include "role/server_journal.h"
+#include "role/server_rules.h"
 #include "store/journal.h"
 #include "store/store.h"
 
@@ -61,6 +62,7 @@ struct lg_server_holder {
 	struct lg_newcomers newcomers;	/* its own part of the pace of new keys */
 	uint32_t n_keys;		/* here that it brought */
 	uint64_t ready_ns;		/* since when grants wait to be sent to it; 0: none do */
+	struct lg_server_rules_holder rules;
 	STAILQ_ENTRY(lg_server_holder) ready;
 };
 
@@ -90,6 +92,7 @@ struct lg_server_home {
 	struct lg_holding holdings[LG_RULES_MAX];	/* by the rule's slot */
 	bool synced;
 	uint64_t n_connects, n_asks, n_grants;
+	struct lg_rules_inbox rules;	/* of its region, as they come */
 	char why[512];
 };
 
@@ -134,6 +137,7 @@ struct lg_server {
 	struct lg_loop *loop;
 	struct lg_store *store;
 	struct lg_rules *first_rules;	/* until a life begins with them */
+	struct lg_server_rules rules_now;	/* of the region's store */
 	struct lg_secure secure;
 	struct lg_lease_server *service;
 	struct lg_http_keeper *keeper;	/* of the process; NULL: no metrics are wanted */
@@ -221,3 +225,5 @@ void lg_server_listed(struct lg_server *s, struct lg_server_holder *h, int resul
 /* Is this server certain to lead? If it was and no longer is, its life ends. To be asked before anything is lent. */
 bool lg_server_leads(struct lg_server *s);
 int lg_server_reload(struct lg_server *s, struct lg_complaint *c);
+/* Puts rules into force; on failure those before them stay. */
+int lg_server_enforce(struct lg_server *s, struct lg_rules *rules, struct lg_complaint *c);

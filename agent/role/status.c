@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "role/status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "api/lease_rpc.h"
+#include "base/num.h"
 #include "lease/age.h"
 #include "leasegate/abi.h"
 
@@ -88,4 +90,28 @@ void lg_status_reply_health(const char *path, bool ready, const char *why, struc
 		reply->status = 404;
 		lg_text_addf(&reply->body, "not here: /metrics, /healthz and /readyz are\n");
 	}
+}
+
+static uint16_t port_of(const json_t *object, const char *key)
+{
+	json_int_t port = json_integer_value(json_object_get(object, key));
+
+	return port > 0 && port <= 0xffff ? (uint16_t)port : 0;
+}
+
+/* A session as the operator's tool saw it; false if that makes none. */
+bool lg_status_peer_read(const json_t *object, struct lg_peer *ret)
+{
+	const char *peer = json_string_value(json_object_get(object, "peer")), *local = json_string_value(json_object_get(object, "local"));
+	const char *interface = json_string_value(json_object_get(object, "interface"));
+	struct lg_peer p = { .peer_port = port_of(object, "peer_port"), .local_port = port_of(object, "local_port") };
+	uint8_t family, local_family, len;
+	struct lg_complaint c;
+
+	if (!peer || !local || lg_prefix_parse(peer, p.peer, &family, &len, &c) < 0 ||
+	    lg_prefix_parse(local, p.local, &local_family, &len, &c) < 0 || family != local_family)
+		return false;
+	snprintf(p.interface, sizeof(p.interface), "%s", interface ? interface : "");
+	*ret = p;
+	return true;
 }

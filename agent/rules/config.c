@@ -230,6 +230,40 @@ static int path_read(struct reader *r, enum lg_config_field id, const char *def,
 	return complain(r, r->at, id, "longer than %zu bytes with the folder of this file before it", len - 1);
 }
 
+/* Written, or what follows from whether there is a file. */
+static int rules_from_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	bool has_file = is_written(r->at, LG_CF_RULES);
+
+	config->rules_from_region = is_written(r->at, LG_CF_RULES_FROM) ? r->at[LG_CF_RULES_FROM].num : !has_file;
+	if (!config->rules_from_region && !has_file)
+		return complain(r, r->at, LG_CF_RULES_FROM, "file needs `rules`: name the file");
+	if (config->rules_from_region && !is_written(r->at, LG_CF_REGION))
+		return is_written(r->at, LG_CF_RULES_FROM) ?
+			       complain(r, r->at, LG_CF_RULES_FROM, "region needs `region`: say which one this host is in") :
+			       lg_node_complain(r->root, r->c, "rules is missing: write a path");
+	return 0;
+}
+
+static int labels_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+
+	if (!is_written(r->at, LG_CF_LABELS))
+		return 0;
+	for (const struct lg_node *node = r->at[LG_CF_LABELS].node->child; node; node = node->next) {
+		struct lg_label *label = &config->labels[config->n_labels++];
+
+		if (!lg_name_is_valid(node->key) || node->kind != LG_NODE_SCALAR || !lg_name_is_valid(node->text))
+			return lg_node_key_complain(node, r->c, "labels: expected a name and its value such as `tier: canary`, each 1 to 63 of "
+								"A-Z a-z 0-9 . _ -");
+		snprintf(label->name, sizeof(label->name), "%s", node->key);
+		snprintf(label->value, sizeof(label->value), "%s", node->text);
+	}
+	return 0;
+}
+
 static int tls_read(struct reader *r)
 {
 	struct lg_config *config = r->config;
@@ -350,7 +384,11 @@ static int tree_read(struct reader *r)
 	};
 	config->unparsable_drop = r->at[LG_CF_UNPARSABLE].num;
 
-	err = name_read(r);
+	err = rules_from_read(r);
+	if (err == 0)
+		err = name_read(r);
+	if (err == 0)
+		err = labels_read(r);
 	if (err == 0)
 		err = regions_read(r);
 	if (err == 0 && !node)

@@ -9,6 +9,7 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 #include "leasegate/abi.h"
+#include "rules/document.h"
 
 #define LG_INTERFACES_MAX 64	/* entries of the list */
 #define LG_ATTACH_MAX 1024	/* interfaces that a node attaches, those that fit patterns among them */
@@ -52,7 +53,10 @@ struct lg_config {
 	} tls;
 	char secret_file[256];		/* "": none */
 	char metrics[LG_ADDRESS_LEN];	/* default 127.0.0.1:9464 (node), 127.0.0.1:9465 (region); "off" disables */
-	char rules[256];		/* path of the rules file, relative to the configuration file */
+	char rules[256];		/* path of the rules file, relative to the configuration file; "" only with rules_from_region */
+	bool rules_from_region;		/* rules are those of the region's store, not of the file */
+	size_t n_labels;		/* node */
+	struct lg_label labels[LG_LABELS_MAX];
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */
 	char run_dir[256];		/* default /run/leasegate/<instance> */
 	char store[16];			/* region: "sqlite" (default), "memory" or "etcd" */

@@ -129,7 +129,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	switch (field->type) {
 	case LG_FIELD_MAP: return "a mapping of keys to values";
 	case LG_FIELD_LIST: return "a list";
-	case LG_FIELD_NAMES: return "a mapping from region names to addresses";
+	case LG_FIELD_NAMES: return "a mapping from names to values";
 	case LG_FIELD_NAME:
 	case LG_FIELD_INSTANCE: return "a name";
 	case LG_FIELD_IFNAME: return "the name of an interface";

@@ -383,12 +383,20 @@ static int tree_read(const struct lg_tree *tree, struct lg_packed *packed, struc
 
 int lg_rules_parse(const char *text, size_t len, const char *name, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
+	return lg_rules_parse_edited(text, len, name, NULL, NULL, ret_rules, c);
+}
+
+int lg_rules_parse_edited(const char *text, size_t len, const char *name, int (*edit)(void *arg, struct lg_tree *tree), void *arg,
+			  struct lg_rules **ret_rules, struct lg_complaint *c)
+{
 	_cleanup_(lg_tree_free) struct lg_tree *tree = NULL;
 	struct lg_packed packed;
 	int r;
 
 	lg_packed_open(text, len, name, &packed);
 	r = lg_tree_parse(packed.text, packed.len, name, LG_RULES_BYTES_MAX, EXPECT, &tree, c);
+	if (r == 0 && edit)
+		r = edit(arg, tree);
 	if (r == 0)
 		r = tree_read(tree, &packed, ret_rules, c);
 	if (r == -ENOMEM)

@@ -17,9 +17,17 @@
 #define LG_RULES_PACKED_MAX (64u << 20)
 #define LG_LIST_BYTES_MAX (16u << 20)
 
+/* A text without any rule. */
+#define LG_RULES_NONE "rules: []\n"
+
 int lg_rules_read(const char *path, struct lg_rules **ret_rules, struct lg_complaint *c);
 /* Files that lists name are looked for in the folder of `name`, unless the text is packed. */
 int lg_rules_parse(const char *text, size_t len, const char *name, struct lg_rules **ret_rules, struct lg_complaint *c);
+
+/* The same, with the tree of the text changed before it is read. edit: 0, or a negative errno, which is returned. */
+struct lg_tree;
+int lg_rules_parse_edited(const char *text, size_t len, const char *name, int (*edit)(void *arg, struct lg_tree *tree), void *arg,
+			  struct lg_rules **ret_rules, struct lg_complaint *c);
 
 /*
  * One text of a rules file and the files that its lists name, as they were read: parsed anew, wherever it lies, it is the same rules.

@@ -58,6 +58,7 @@
 #define LG_PER_MAX_NS (31ull * 24 * 3600 * 1000000000) /* longest window: 31 days */
 
 #define LG_ETCD_ENDPOINTS_MAX 16	/* members of an etcd cluster that are named */
+#define LG_LABELS_MAX 16		/* labels of a node */
 #define LG_REGIONS_MAX 64		/* regions of one list */
 #define LG_HOLDERS_MAX 4096		/* holders one lessor keeps in a ledger */
 #define LG_LEASE_KEYS_MAX 1048576	/* keys one lessor or lessee keeps */

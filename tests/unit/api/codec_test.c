@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "api/codec.h"
+#include "api/rules_inbox.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -140,9 +141,113 @@ static void an_empty_message_is_an_empty_batch(void **state)
 	lg_holder_msg_free(msg);
 }
 
+static void state_check(const struct lg_rules_state *got, const struct lg_rules_state *want)
+{
+	assert_int_equal(lg_rules_stamp_compare(&got->running, &want->running), 0);
+	assert_int_equal(lg_rules_stamp_compare(&got->refused, &want->refused), 0);
+	assert_int_equal(lg_rules_stamp_compare(&got->getting, &want->getting), 0);
+	assert_string_equal(got->why, want->why);
+	assert_int_equal(got->is_chosen, want->is_chosen);
+	assert_int_equal(got->got_bytes, want->got_bytes);
+}
+
+static void rules_survive_the_wire(void **state)
+{
+	const struct lg_rules_state said = { .running = { 1, 2, "eu" }, .why = "" };
+	const struct lg_rules_part part = { .stamp = { 3, 4, "us" }, .total_bytes = 10, .offset = 4, .data = (const uint8_t *)"rules:",
+					    .len = 6, .age_ms = 5 };
+	struct lg_rules_state state_back;
+	struct lg_rules_part part_back;
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *holder;
+	struct lg_lessor_msg *lessor;
+
+	(void)state;
+	lg_codec_put_rules_state(&text, &said);
+	holder = parse(&text);
+	assert_true(lg_holder_msg_rules(holder, &state_back));
+	state_check(&state_back, &said);
+	lg_holder_msg_free(holder);
+	lg_text_fini(&text);
+
+	lg_codec_put_rules_part(&text, &part);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &lessor, &c), 0);
+	assert_true(lg_lessor_msg_rules(lessor, &part_back));
+	assert_int_equal(lg_rules_stamp_compare(&part_back.stamp, &part.stamp), 0);
+	assert_int_equal(part_back.total_bytes, 10);
+	assert_int_equal(part_back.offset, 4);
+	assert_int_equal(part_back.len, 6);
+	assert_memory_equal(part_back.data, "rules:", 6);
+	assert_int_equal(part_back.age_ms, 5);
+	lg_lessor_msg_free(lessor);
+	lg_text_fini(&text);
+}
+
+static void parts_that_do_not_fit_are_refused(void **state)
+{
+	static const uint8_t bytes[LG_RULES_PART_MAX + 1];
+	const struct {
+		struct lg_rules_part part;
+		int want;
+	} rows[] = {
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = LG_RULES_DOC_BYTES_MAX, .data = bytes, .len = LG_RULES_PART_MAX }, 0 },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = LG_RULES_DOC_BYTES_MAX, .data = bytes, .len = LG_RULES_PART_MAX + 1 }, -EINVAL },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = LG_RULES_DOC_BYTES_MAX + 1, .data = bytes, .len = 1 }, -EINVAL },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = 10, .offset = 5, .data = bytes, .len = 5 }, 0 },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = 10, .offset = 5, .data = bytes, .len = 6 }, -EINVAL },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = 10, .offset = 11, .data = bytes, .len = 0 }, -EINVAL },
+		{ { .stamp = { 1, 0, "no name" }, .total_bytes = 10, .data = bytes, .len = 1 }, -EINVAL },
+		{ { .total_bytes = 10, .data = bytes, .len = 1 }, -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		struct lg_lessor_msg *lessor = NULL;
+		struct lg_complaint c = { 0 };
+		struct lg_text text = { 0 };
+
+		lg_codec_put_rules_part(&text, &rows[i].part);
+		assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &lessor, &c), rows[i].want);
+		if (lessor)
+			lg_lessor_msg_free(lessor);
+		lg_text_fini(&text);
+	}
+}
+
+static void parts_are_put_together_in_order_alone(void **state)
+{
+	const struct {
+		struct lg_rules_part part;
+		int want;
+		uint32_t got;
+	} rows[] = {
+		{ { .stamp = { 2, 0, "eu" }, .total_bytes = 6, .offset = 3, .data = (const uint8_t *)"def", .len = 3 }, 0, 0 },
+		{ { .stamp = { 2, 0, "eu" }, .total_bytes = 6, .offset = 0, .data = (const uint8_t *)"abc", .len = 3 }, 0, 3 },
+		{ { .stamp = { 1, 0, "eu" }, .total_bytes = 6, .offset = 0, .data = (const uint8_t *)"xyz", .len = 3 }, 0, 3 },
+		{ { .stamp = { 3, 0, "eu" }, .total_bytes = 6, .offset = 3, .data = (const uint8_t *)"xyz", .len = 3 }, 0, 3 },
+		{ { .stamp = { 2, 0, "eu" }, .total_bytes = 7, .offset = 3, .data = (const uint8_t *)"xyz", .len = 3 }, 0, 3 },
+		{ { .stamp = { 2, 0, "eu" }, .total_bytes = 6, .offset = 3, .data = (const uint8_t *)"def", .len = 3 }, 1, 6 },
+		{ { .stamp = { 3, 0, "eu" }, .total_bytes = 2, .offset = 0, .data = (const uint8_t *)"gh", .len = 2 }, 1, 2 },
+	};
+	struct lg_rules_inbox inbox = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		assert_int_equal(lg_rules_inbox_add(&inbox, &rows[i].part), rows[i].want);
+		assert_int_equal(inbox.got_bytes, rows[i].got);
+		if (i == 5)
+			assert_memory_equal(inbox.data, "abcdef", 6);
+	}
+	assert_memory_equal(inbox.data, "gh", 2);
+	lg_rules_inbox_fini(&inbox);
+}
+
 static void hello_and_welcome_survive_the_wire(void **state)
 {
-	const struct lg_lease_hello hello = { "host-1.example", "eu-west", true, UINT64_MAX, 1ull << 60, 65536 };
+	const struct lg_rules_state rules_state = { .running = { 7, 8, "eu" }, .refused = { 9, 10, "us" }, .why = "no room", .is_chosen = true,
+						    .getting = { 11, 12, "ap" }, .got_bytes = 13 };
+	const struct lg_lease_hello hello = { "host-1.example", "eu-west", true, UINT64_MAX, 1ull << 60, 65536, true, rules_state };
 	const struct lg_lease_welcome welcome = { "eu-west", UINT32_MAX, 7 };
 	struct lg_lease_hello hello_back = { 0 };
 	struct lg_lease_welcome welcome_back = { 0 };
@@ -160,6 +265,8 @@ static void hello_and_welcome_survive_the_wire(void **state)
 	assert_true(hello_back.is_region && hello_back.incarnation == UINT64_MAX);
 	assert_int_equal(hello_back.regions_version, 1ull << 60);
 	assert_int_equal(hello_back.max_keys, 65536);
+	assert_true(hello_back.wants_rules);
+	state_check(&hello_back.rules, &rules_state);
 	lg_holder_msg_free(holder);
 	lg_text_fini(&text);
 
@@ -724,6 +831,9 @@ int main(void)
 		cmocka_unit_test(requests_and_reports_survive_the_wire),
 		cmocka_unit_test(an_empty_message_is_an_empty_batch),
 		cmocka_unit_test(hello_and_welcome_survive_the_wire),
+		cmocka_unit_test(rules_survive_the_wire),
+		cmocka_unit_test(parts_that_do_not_fit_are_refused),
+		cmocka_unit_test(parts_are_put_together_in_order_alone),
 		cmocka_unit_test(grants_survive_the_wire),
 		cmocka_unit_test(a_lease_that_is_no_limit_of_ones_own_says_nothing_of_one),
 		cmocka_unit_test(what_is_out_of_range_is_written_as_what_is_safe),

@@ -123,7 +123,7 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 
 static void grpcio_leases_from_us_and_is_refused_what_must_be(void **state)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL };
 	struct net_loop n = net_loop_new();
 	struct lg_complaint c = { 0 };
 	struct lg_lease_server *server;
@@ -218,8 +218,9 @@ static int read_port(struct process *p)
 
 static void we_lease_from_grpcio(void **state)
 {
-	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end };
-	static const struct lg_lease_hello hello = { "host-1", "eu-west", false, 42, 7, 65536 };
+	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL };
+	static const struct lg_lease_hello hello = { .holder = "host-1", .region = "eu-west", .incarnation = 42, .regions_version = 7,
+	.max_keys = 65536 };
 	struct net_loop n = net_loop_new();
 	struct process p = start("lessor", NULL);
 	struct lg_complaint c = { 0 };

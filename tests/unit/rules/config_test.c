@@ -34,6 +34,8 @@ static const char full_node[] = "instance: edge-2\n"
 				"secret_file: fleet.secret\n"
 				"metrics: off\n"
 				"rules: rules/edge.yaml\n"
+				"rules_from: region\n"
+				"labels: {site: a7}\n"
 				"state_dir: /srv/lg\n"
 				"run_dir: run\n"
 				"max_keys: 1000000\n"
@@ -64,6 +66,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "secret_file: /s\n"
 				  "metrics: 127.0.0.1:9000\n"
 				  "rules: /etc/rules.yaml\n"
+				  "rules_from: region\n"
 				  "state_dir: state\n"
 				  "run_dir: /run/lg\n"
 				  "store: etcd\n"
@@ -425,7 +428,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {ca: a, key: b}\n", LG_CONFIG_NODE, "c.yaml:3:6: tls.certificate is missing: write a path" },
 		{ NODE "quota: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, secret_file, metrics, "
-		  "rules, state_dir, "
+		  "rules, rules_from, labels, state_dir, "
 		  "run_dir, max_keys, line_keys, log_keys, max_rules, max_connections, connection_timeouts, "
 		  "unparsable, nat64, interfaces, test" },
 		/* interfaces */
@@ -497,7 +500,7 @@ static void letters_change(const char *full, size_t size, enum lg_config_role ro
 
 		/* Keys have a blank or the line's end after the colon; names of regions below dial_via are no keys of ours. */
 		if (!len || p[len] != ':' || (p[len + 1] != ' ' && p[len + 1] != '\n') || strncmp(p, "eu: ", 4) == 0 ||
-		    strncmp(p, "us: ", 4) == 0) {
+		    strncmp(p, "us: ", 4) == 0 || strncmp(p, "site: ", 6) == 0) {
 			p += len ? len - 1 : 0;
 			continue;
 		}

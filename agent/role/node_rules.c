@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Rules from the region: they come over the stream of leases, are put into force or refused as those of a file are, and are kept in the state
+ * folder, so that a node starts with them though nobody answers. Overrides end here by the node's own clock.
+ */
+#include "role/node_rules.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/num.h"
+#include "role/node.h"
+#include "rules/yaml.h"
+
+#define FAR_NS (3600 * LG_NS_PER_S)	/* a timer is armed again at least so often */
+
+/* ---- the state folder ---- */
+
+/* Durable when it returns. */
+static int keep(struct lg_node *n)
+{
+	_cleanup_text_ struct lg_text text = { 0 };
+	struct lg_rules_text as = { 0 };
+
+	lg_rules_doc_pack(n->region_rules.doc, lg_clock_now_ns(), lg_clock_unix_ns() / LG_NS_PER_MS, true, &text);
+	if (!lg_text_ok(&text))
+		return -ENOMEM;
+	as = (struct lg_rules_text){ .text = text.s, .len = text.len };
+	return lg_rules_text_store(n->config.state_dir, "rules.region", &as);
+}
+
+static int kept_read(struct lg_node *n, struct lg_rules_doc **ret_doc, struct lg_complaint *c)
+{
+	struct lg_rules_text text = { 0 };
+	int r;
+
+	r = lg_rules_text_load(n->config.state_dir, "rules.region", LG_RULES_DOC_BYTES_MAX, &text, c);
+	if (r == 0)
+		r = lg_rules_doc_parse(text.text, text.len, lg_clock_now_ns(), lg_clock_unix_ns() / LG_NS_PER_MS, 0, ret_doc, c);
+	lg_rules_text_fini(&text);
+	return r;
+}
+
+/* ---- what is to be in force ---- */
+
+static bool is_chosen(const struct lg_node *n, const struct lg_rules_doc *doc)
+{
+	return lg_rules_gate_takes(&doc->gate, n->config.name, n->config.labels, n->config.n_labels);
+}
+
+static int rules_of(const struct lg_node *n, const struct lg_rules_doc *doc, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "version %" PRIu64 " of the rules", doc->stamp.counter);
+	return lg_rules_doc_rules(doc, is_chosen(n, doc), lg_clock_now_ns(), name, ret_rules, c);
+}
+
+static int enforce(struct lg_node *n, const struct lg_rules_doc *doc, struct lg_complaint *c)
+{
+	struct lg_rules *rules = NULL;
+	int r;
+
+	r = rules_of(n, doc, &rules, c);
+	if (r < 0)
+		return r;
+	r = lg_node_rules_apply(n, rules, NULL, c);
+	if (r < 0) {
+		lg_rules_free(rules);
+		return r;
+	}
+	lg_role_warn(n->rules, &n->config);
+	lg_node_pace_look(n);
+	return 0;
+}
+
+static void end_arm(struct lg_node *n)
+{
+	uint64_t now_ns = lg_clock_now_ns(), end_ns = n->region_rules.doc ? lg_rules_doc_end_ns(n->region_rules.doc, now_ns) : 0;
+
+	if (!end_ns)
+		return;
+	end_ns = end_ns - now_ns < FAR_NS ? end_ns : now_ns + FAR_NS;
+	lg_source_arm(n->region_rules.ender, end_ns - now_ns);
+}
+
+static void on_end(void *arg)
+{
+	struct lg_complaint c = { 0 };
+	struct lg_node *n = arg;
+	struct lg_rules_doc *doc = n->region_rules.doc;
+	size_t before;
+
+	if (!doc)
+		return;
+	before = doc->n_overrides;
+	lg_rules_doc_expire(doc, lg_clock_now_ns());
+	if (doc->n_overrides != before && enforce(n, doc, &c) < 0)
+		lg_error("rules: an override has ended, and what the version says cannot be put into force: %s", c.text);
+	else if (doc->n_overrides != before)
+		lg_info("rules: an override has ended: what version %" PRIu64 " says is in force again", doc->stamp.counter);
+	end_arm(n);
+}
+
+/* ---- from the region ---- */
+
+static void state_of(const struct lg_node *n, struct lg_rules_state *ret)
+{
+	const struct lg_node_rules *m = &n->region_rules;
+
+	*ret = (struct lg_rules_state){ 0 };
+	if (m->doc) {
+		ret->running = m->doc->stamp;
+		ret->is_chosen = lg_rules_has_gate(&m->doc->gate) && is_chosen(n, m->doc);
+	}
+	if (lg_rules_stamp_compare(&m->refused, &ret->running) > 0) {
+		ret->refused = m->refused;
+		snprintf(ret->why, sizeof(ret->why), "%s", m->why);
+	}
+}
+
+void lg_node_rules_say(struct lg_node *n)
+{
+	struct lg_rules_state state;
+
+	if (!n->config.rules_from_region || !n->client)
+		return;
+	state_of(n, &state);
+	lg_lease_client_rules(n->client, &state);
+}
+
+static void take(struct lg_node *n, struct lg_rules_doc *doc)
+{
+	struct lg_node_rules *m = &n->region_rules;
+	int r;
+
+	lg_rules_doc_free(m->doc);
+	m->doc = doc;
+	n->rules_why[0] = '\0';
+	n->n_reloads_ok++;
+	end_arm(n);
+	r = keep(n);
+	if (r < 0)
+		lg_warn("cannot write rules.region to %s: %s; a start without the region would take an older version", n->config.state_dir,
+			strerror(-r));
+	lg_info("rules: version %" PRIu64 " of region %s is in force%s: %u rules (%s, by %s)", doc->stamp.counter, doc->stamp.region,
+		!lg_rules_has_gate(&doc->gate) ? "" : is_chosen(n, doc) ? ", as this node is one of those it is for"
+									: ", which is not for this node",
+		n->set.n_rules, doc->what, doc->by);
+}
+
+static void refuse(struct lg_node *n, const struct lg_rules_stamp *stamp, const struct lg_complaint *c)
+{
+	struct lg_node_rules *m = &n->region_rules;
+
+	m->refused = *stamp;
+	n->n_reloads_failed++;
+	lg_complaint_format(c, m->why, sizeof(m->why));
+	lg_error("rules: version %" PRIu64 " of region %s cannot be put into force here, what was goes on: %s", stamp->counter,
+		 stamp->region, m->why);
+}
+
+static void whole(struct lg_node *n, const struct lg_rules_inbox *inbox)
+{
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
+	struct lg_complaint c = { 0 };
+	int r;
+
+	r = lg_rules_doc_parse(inbox->data, inbox->total_bytes, lg_clock_now_ns(), 0, inbox->age_ms, &doc, &c);
+	if (r == 0 && lg_rules_stamp_compare(&doc->stamp, &inbox->stamp) != 0)
+		r = lg_complain(&c, "this is no version of rules, or a damaged one");
+	if (r == 0)
+		r = enforce(n, doc, &c);
+	if (r == 0)
+		take(n, TAKE(doc));
+	else
+		refuse(n, &inbox->stamp, &c);
+}
+
+void lg_node_rules_part(void *arg, const struct lg_rules_part *part)
+{
+	struct lg_rules_state state;
+	struct lg_node *n = arg;
+	struct lg_node_rules *m = &n->region_rules;
+	int r;
+
+	if (!n->config.rules_from_region || (m->doc && lg_rules_stamp_compare(&part->stamp, &m->doc->stamp) <= 0) ||
+	    lg_rules_stamp_compare(&part->stamp, &m->refused) <= 0)
+		return;
+	r = lg_rules_inbox_add(&m->inbox, part);
+	if (r < 0) {
+		lg_error("rules: not enough memory for version %" PRIu64, part->stamp.counter);
+		return;
+	}
+	if (r) {
+		whole(n, &m->inbox);
+		lg_rules_inbox_fini(&m->inbox);
+	}
+	state_of(n, &state);
+	state.getting = m->inbox.stamp;
+	state.got_bytes = m->inbox.got_bytes;
+	lg_lease_client_rules(n->client, &state);
+}
+
+/* ---- start and stop ---- */
+
+int lg_node_rules_first(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
+	struct lg_complaint of_kept = { 0 };
+	char text[1024];
+	int r;
+
+	r = kept_read(n, &doc, &of_kept);
+	if (r == 0)
+		r = rules_of(n, doc, ret_rules, &of_kept);
+	if (r == 0) {
+		n->region_rules.doc = TAKE(doc);
+		return 0;
+	}
+	if (r != -ENOENT) {
+		lg_complaint_format(&of_kept, text, sizeof(text));
+		lg_error("the rules that this node had from its region cannot be used: %s", text);
+	}
+	if (n->config.rules[0])
+		return lg_rules_read(n->config.rules, ret_rules, c);
+	return lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, c);
+}
+
+int lg_node_rules_start(struct lg_node *n)
+{
+	int r;
+
+	if (!n->config.rules_from_region)
+		return 0;
+	r = lg_loop_add_timer(n->loop, on_end, n, &n->region_rules.ender);
+	if (r == 0)
+		end_arm(n);
+	return r;
+}
+
+void lg_node_rules_stop(struct lg_node *n)
+{
+	struct lg_node_rules *m = &n->region_rules;
+
+	lg_source_free(m->ender);
+	lg_rules_inbox_fini(&m->inbox);
+	lg_rules_doc_free(m->doc);
+}
+
+/* ---- what is shown ---- */
+
+json_t *lg_node_rules_json(const struct lg_node *n)
+{
+	const struct lg_node_rules *m = &n->region_rules;
+	struct lg_rules_state state;
+	char gate[LG_RULES_WORD_LEN + 16] = "";
+
+	if (!n->config.rules_from_region)
+		return json_null();
+	state_of(n, &state);
+	if (m->doc)
+		lg_rules_gate_text(&m->doc->gate, gate, sizeof(gate));
+	return json_pack("{s:I, s:s, s:s, s:b, s:I, s:I, s:s}", "version", (json_int_t)state.running.counter, "region",
+			 state.running.region, "for", gate, "chosen", state.is_chosen, "overrides",
+			 (json_int_t)(m->doc ? m->doc->n_overrides : 0), "refused",
+			 (json_int_t)state.refused.counter, "why", state.why);
+}
+
+/* What was asked for, as it would be compiled now. */
+static int asked_read(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	if (!n->config.rules_from_region)
+		return lg_rules_read(n->config.rules, ret_rules, c);
+	if (n->region_rules.doc)
+		return rules_of(n, n->region_rules.doc, ret_rules, c);
+	return n->config.rules[0] ? lg_rules_read(n->config.rules, ret_rules, c) :
+				    lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, c);
+}
+
+static void limit_text(const struct lg_rule *rule, char *buf, size_t len)
+{
+	char limit[LG_LIMIT_TEXT_LEN];
+
+	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
+	snprintf(buf, len, "%s, burst %" PRIu64 ", cost %" PRIu32 "%s", limit, (uint64_t)rule->burst_tok, rule->cost,
+		 rule->flags & LG_RULE_SHADOW ? ", shadow" : "");
+}
+
+static void apart_add(json_t *list, const char *rule, const char *asked, const char *kernel)
+{
+	json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "rule", rule, "asked", asked, "kernel", kernel));
+}
+
+/* What may move by itself is left out: anchors and levels. */
+static void rule_compare(json_t *list, const char *name, const struct lg_rule *asked, const struct lg_rule *kernel, const char *asked_match,
+			 const char *kernel_match)
+{
+	char texts[2][LG_LIMIT_TEXT_LEN + 64];
+
+	limit_text(asked, texts[0], sizeof(texts[0]));
+	limit_text(kernel, texts[1], sizeof(texts[1]));
+	if (strcmp(texts[0], texts[1]) != 0)
+		apart_add(list, name, texts[0], texts[1]);
+	if (strcmp(asked_match, kernel_match) != 0)
+		apart_add(list, name, asked_match, kernel_match);
+	if (asked->action != kernel->action || asked->action_value != kernel->action_value || asked->flags != kernel->flags ||
+	    asked->algorithm != kernel->algorithm || asked->connection != kernel->connection)
+		apart_add(list, name, "its action, algorithm or flags", "others");
+}
+
+static json_t *sets_compare(const struct lg_ruleset *asked, const struct lg_rule_name *asked_names, const struct lg_ruleset *kernel,
+			    const struct lg_rule_name *kernel_names)
+{
+	json_t *list = json_array();
+	const struct lg_rule *other;
+
+	for (uint32_t i = 0; i < asked->n_rules; i++) {
+		const struct lg_rule *rule = &asked->rules[i];
+		const struct lg_rule_name *name = &asked_names[rule->rule_id];
+
+		other = lg_ruleset_find(kernel, rule->rule_id);
+		if (!other)
+			apart_add(list, name->name, "in force", "not there");
+		else
+			rule_compare(list, name->name, rule, other, name->match, kernel_names[rule->rule_id].match);
+	}
+	for (uint32_t i = 0; i < kernel->n_rules; i++)
+		if (!lg_ruleset_find(asked, kernel->rules[i].rule_id))
+			apart_add(list, kernel_names[kernel->rules[i].rule_id].name, "not there", "in force");
+	return list;
+}
+
+json_t *lg_node_rules_diff(struct lg_node *n)
+{
+	static struct lg_rule_name names[LG_RULES_MAX + 1], kernel_names[LG_RULES_MAX + 1];
+	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
+	static struct lg_ruleset set, kernel_set;
+	struct lg_complaint c = { 0 };
+	char text[1024] = "";
+	json_t *list = NULL;
+	int r;
+
+	r = asked_read(n, &rules, &c);
+	if (r == 0)
+		r = lg_node_rules_compile(n, rules, &set, NULL, names, &c);
+	if (r == 0 && lg_kern_rules_read(n->kern, &kernel_set, kernel_names) < 0)
+		r = lg_complain(&c, "cannot read the rules in the kernel");
+	if (r < 0)
+		lg_complaint_format(&c, text, sizeof(text));
+	else
+		list = sets_compare(&set, names, &kernel_set, kernel_names);
+	list = list ? list : json_array();
+	return json_pack("{s:b, s:s, s:s, s:o, s:o}", "ok", 1, "asked_by", n->config.rules_from_region ? "region" : n->config.rules,
+			 "unusable", text, "version", lg_node_rules_json(n), "apart", list);
+}

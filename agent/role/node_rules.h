@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * Rules that a node has from its region. Part of struct lg_node (role/node.h). */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/rules_inbox.h"
+#include "rules/document.h"
+
+struct lg_node;
+struct lg_source;
+
+struct lg_node_rules {
+	struct lg_rules_doc *doc;	/* in force; NULL: none yet, or rules are those of a file */
+	struct lg_rules_stamp refused;	/* newer than that, and not in force here */
+	char why[512];
+	struct lg_rules_inbox inbox;
+	struct lg_source *ender;	/* of overrides */
+};
+
+/* What a node starts with: the version it had last; without one the file of its configuration, or nothing. */
+int lg_node_rules_first(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c);
+/* From now on, once the loop is there: overrides end. */
+int lg_node_rules_start(struct lg_node *n);
+void lg_node_rules_stop(struct lg_node *n);
+void lg_node_rules_part(void *arg, const struct lg_rules_part *part);	/* from the region; arg: struct lg_node */
+void lg_node_rules_say(struct lg_node *n);				/* to the region: what is in force here */
+json_t *lg_node_rules_json(const struct lg_node *n);			/* of the version in force; null: rules are those of a file */
+/* What the kernel has against what was asked for. */
+json_t *lg_node_rules_diff(struct lg_node *n);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+ * Rules at run time, in a region's server: the newest version is in the store of the region (and goes to the others over their streams), is in
+ * force here, and is pushed to whoever has his rules from here. Part of struct lg_server (role/server.h). */
+#pragma once
+
+#include <jansson.h>
+
+#include "api/rules_inbox.h"
+#include "base/text.h"
+#include "rules/document.h"
+#include "rules/lockout.h"
+#include "store/store.h"
+
+struct lg_loop;
+struct lg_server;
+struct lg_server_holder;
+struct lg_server_home;
+struct lg_source;
+
+/* What one holder has of our rules, as it said, and what is on its way to it. */
+struct lg_server_rules_holder {
+	bool wants;
+	struct lg_rules_state state;
+	struct lg_rules_stamp sent;	/* since its stream is up */
+	uint32_t sent_bytes;
+};
+
+/* A version on its way into the store: its texts first, then what names them. */
+struct lg_server_rules_change {
+	struct lg_rules_doc *doc;	/* owned; NULL: none */
+	bool is_ours;			/* somebody waits for it; else it is from another region */
+	uint64_t revision;		/* that rules/current must have */
+};
+
+struct lg_server_rules {
+	struct lg_rules_doc *doc;	/* the newest, in force; NULL: there is none yet */
+	struct lg_rules_stamp refused;	/* newer than that, and cannot be put into force here */
+	char why[512];
+	uint64_t revision;		/* of rules/current in the store; 0: it is not there */
+	struct lg_text packed;		/* the document for holders */
+	uint64_t packed_ns;
+	struct lg_source *loader, *pusher, *ender;
+	struct lg_server_rules_change change;
+	struct lg_rules_doc *offered;	/* owned; of another region, waits for the change under way */
+	struct lg_rules_stamp done;	/* our last change, and what became of it */
+	char done_why[512];		/* "": it is durable */
+};
+
+/* server_rules.c */
+int lg_server_rules_watch(struct lg_server *s);				/* once the store is open */
+/* What a life begins with: of the store, or of the file that was read. *ret_rules is new. */
+int lg_server_rules_first(struct lg_server *s, struct lg_rules **ret_rules, struct lg_complaint *c);
+void lg_server_rules_stop(struct lg_server *s);
+void lg_server_rules_here(struct lg_server_holder *h, bool wants, const struct lg_rules_state *state);	/* its stream is up */
+void lg_server_rules_heard(struct lg_server_holder *h, const struct lg_rules_state *state);
+void lg_server_rules_part(void *arg, const struct lg_rules_part *part);	/* of another region; arg: struct lg_server_home */
+void lg_server_rules_say(struct lg_server *s);				/* to the other regions: what is in force here */
+/* Reads the header and, unless ret_doc's texts are not wanted, the texts of a version. 0, 1: it is not there, negative errno. */
+int lg_server_rules_read(struct lg_server *s, const char *key, bool with_texts, struct lg_rules_doc **ret_doc, uint64_t *ret_revision);
+/* Of a text: the key of its n-th piece. */
+void lg_server_rules_text_key(uint64_t hash, size_t n, char ret[64]);
+/* Is all of it fit to be in force, with its overrides and without? */
+int lg_server_rules_check(struct lg_server *s, const struct lg_rules_doc *doc, const struct lg_peer *peers, size_t n_peers, const char *name,
+			  struct lg_complaint *c);
+
+/* server_rules_change.c */
+/* Begins to write it; takes doc. -EBUSY while another one is written. Whoever asked finds in `done` what became of it. */
+int lg_server_rules_write(struct lg_server *s, struct lg_rules_doc *doc, bool is_ours);
+json_t *lg_server_rules_admin(struct lg_server *s, const json_t *request);

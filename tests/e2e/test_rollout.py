@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Rules at run time: versions in the region's store, pushed to the nodes, kept by each, rolled out by steps, and overridden for a while."""
+import contextlib
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from lib import BUILD
+from lib.daemon import Instance
+from lib.host import fresh_name
+from lib.net import Namespace, veth
+from lib.wait import until
+
+
+def rules(limit="100/1s", more=""):
+    return f"""rules:
+  - name: web
+    match: {{protocol: tcp, destination_port: 443}}
+    key: {{source: 32}}
+    limit: {limit}
+  - name: api
+    scope: global
+    match: {{protocol: tcp, destination_port: 8443}}
+    key: {{source: 24}}
+    limit: 10000/10s
+{more}"""
+
+
+class Fleet:
+    """One region's server and nodes, in one namespace."""
+
+    def __init__(self, n_nodes, region="eu-west", port=7400, ns=None, listed=None, address="127.0.0.1"):
+        self.n_nodes, self.region, self.ns, self.address = n_nodes, region, ns, f"{address}:{port}"
+        self.listed = listed or [{"name": region, "address": self.address, "hosts": 4}]
+        self.stack = contextlib.ExitStack()
+        self.server = self.instance = None
+        self.nodes, self.daemons = [], []
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.ns = self.ns or stack.enter_context(Namespace(fresh_name("fleet")))
+            self.instance = stack.enter_context(Instance(self.ns, fresh_name("server")))
+            for _ in range(self.n_nodes):
+                self.nodes.append(stack.enter_context(Instance(self.ns, fresh_name("node"))))
+            self.stack = stack.pop_all()
+        self.configure()
+        return self
+
+    def __exit__(self, *exc):
+        return self.stack.__exit__(*exc)
+
+    def configure(self):
+        common = {"region": self.region, "regions": {"version": 1, "list": self.listed}, "metrics": "off"}
+        self.instance.config("region.yaml", **common)
+        for i, node in enumerate(self.nodes):
+            node.config(name=f"node-{i}", labels={"tier": "canary" if i == 0 else "rest"}, interfaces=[], upstream=self.address, **common)
+
+    def start_server(self):
+        self.server = self.instance.daemon("region", self.instance.path("region.yaml")).start().wait_ready()
+        return self
+
+    def start_node(self, i, ready=True):
+        d = self.nodes[i].daemon("node", self.nodes[i].path("node.yaml")).start()
+        return d.wait_ready() if ready else d
+
+    def start(self):
+        self.start_server()
+        self.daemons = [self.start_node(i, ready=False) for i in range(self.n_nodes)]
+        until(lambda: len(self.status()["holders"]) == self.n_nodes, "all nodes are connected")
+        return self
+
+    def status(self):
+        return self.instance.json("rules", "status")
+
+    def do(self, *words):
+        """Does it, which must succeed."""
+        return self.instance.json("rules", *words)
+
+    def refused(self, *words):
+        r = self.instance.tool("rules", *words)
+        assert r.returncode == 1, (words, r.stdout, r.stderr)
+        return r.stderr
+
+    def apply(self, text, *words):
+        return self.do("apply", self.instance.write("new.yaml", text), *words)
+
+    def limits(self, i, rule="web"):
+        """The limit that a node's kernel has; None without the rule."""
+        return {r["rule"]: r for r in self.nodes[i].json("rules")}.get(rule, {}).get("limit")
+
+    def version(self, i):
+        return self.nodes[i].json("status")["daemons"]["node"]["rules"]["version"]
+
+
+def test_one_command_rules_a_node_for_good_or_for_a_while():
+    with Fleet(1) as f:
+        f.start()
+        assert f.apply(rules())["in_force"] == 1
+        assert "new.yaml:5:12" in f.refused("apply", f.instance.write("new.yaml", rules("7/1fortnight")))
+        assert f.limits(0) == "100/1s"
+        f.do("set", "web", "limit=7/1s", "--for", "1s")
+        assert f.limits(0) == "7/1s"
+        until(lambda: f.limits(0) == "100/1s", "the override is over")
+
+
+@pytest.mark.long
+def test_a_fleet_is_ruled_from_one_place():
+    with Fleet(2) as f:
+        f.start()
+        assert "there are no rules yet" in f.daemons[0].stderr or f.limits(0) is None
+        assert f.apply(rules())["in_force"] == 2
+        assert [f.limits(i) for i in (0, 1)] == ["100/1s", "100/1s"]
+        # A file that cannot be used changes nothing, and says where.
+        before = f.do("show")
+        assert "new.yaml:5:12" in f.refused("apply", f.instance.write("new.yaml", rules("7/1fortnight")))
+        overlap = "".join(f"  - {{name: n{i}, match: {{protocol: tcp}}, limit: {i + 1}/1s, key: {{source: {20 + i}}}}}\n" for i in range(8))
+        assert "would match 9 rules, and 8 is the most" in f.refused("apply", f.instance.write("new.yaml", rules(more=overlap)))
+        assert f.do("show") == before and f.limits(0) == "100/1s"
+        # One command lowers a rule for a time, and it falls back by itself; a restart of everything makes that no later.
+        began = time.monotonic()
+        assert f.do("set", "web", "limit=7/1s", "--for", "6s")["in_force"] == 2
+        assert f.limits(1) == "7/1s"
+        f.server.stop()
+        f.daemons[1].stop()
+        f.start_server()
+        f.daemons[1] = f.start_node(1)
+        assert f.limits(1) == "7/1s" and f.status()["current"]["overrides"][0]["rule"] == "web"
+        until(lambda: [f.limits(i) for i in (0, 1)] == ["100/1s", "100/1s"], "the override is over", 10)
+        assert 5.5 < time.monotonic() - began < 9
+        assert f.status()["current"]["overrides"] == []
+
+
+@pytest.mark.long
+def test_overrides_of_each_kind_and_back():
+    with Fleet(1) as f:
+        f.start()
+        f.apply(rules())
+        f.do("disable", "web")
+        assert f.limits(0) is None
+        f.do("shadow", "api")
+        assert {r["rule"]: r["shadow"] for r in f.nodes[0].json("rules")} == {"api": True}
+        f.do("set", "api", "limit=500/10s")
+        assert f.limits(0, "api") == "500/10s"
+        f.do("reset", "web")
+        assert f.limits(0) == "100/1s"
+        assert 'no rule "nobody"' in f.refused("disable", "nobody")
+        assert "nothing is set" in f.refused("reset", "web")
+        assert "limit: " in f.refused("set", "web", "limit=1/1fortnight")
+        # What has no time ends with the next file.
+        assert "1 override ended" in f.apply(rules("50/1s"))["note"]
+        assert f.limits(0) == "50/1s" and f.limits(0, "api") == "10000/10s"
+
+
+@pytest.mark.long
+def test_history_and_rollback():
+    with Fleet(1) as f:
+        f.start()
+        for limit in ("1/1s", "2/1s", "3/1s"):
+            f.apply(rules(limit))
+        assert f.do("rollback")["version"] == 4
+        assert f.limits(0) == "2/1s"
+        f.do("rollback", "1")
+        assert f.limits(0) == "1/1s"
+        history = f.do("history")
+        assert [h["version"] for h in history] == [1, 2, 3, 4, 5] and history[-1]["what"] == "rollback to 1"
+        assert "2/1s" in f.do("show", "2")["text"]
+        assert "no version 77" in f.refused("rollback", "77")
+
+
+@pytest.mark.long
+def test_a_version_is_for_some_nodes_first():
+    with Fleet(2) as f:
+        f.start()
+        assert "first one is for all" in f.refused("apply", f.instance.write("new.yaml", rules()), "--to", "tier=canary")
+        f.apply(rules("100/1s"))
+        done = f.apply(rules("20/1s"), "--to", "tier=canary")
+        assert done["in_force"] == 2 and done["chosen"] == 1
+        assert [f.limits(i) for i in (0, 1)] == ["20/1s", "100/1s"]
+        # A node that starts anew, alone, has what it had.
+        f.server.stop()
+        for i in (0, 1):
+            f.daemons[i].stop()
+            f.daemons[i] = f.start_node(i)
+        assert [f.limits(i) for i in (0, 1)] == ["20/1s", "100/1s"]
+        f.start_server()
+        until(lambda: len(f.status()["holders"]) == 2, "both nodes are back")
+        # Limits of global rules are one for all.
+        text = rules("20/1s").replace("10000/10s", "500/10s")
+        assert 'rule "api" is global' in f.refused("apply", f.instance.write("new.yaml", text), "--canary", "10%")
+        f.do("promote")
+        assert [f.limits(i) for i in (0, 1)] == ["20/1s", "20/1s"]
+        f.apply(rules("30/1s"), "--to", "tier=canary")
+        f.do("rollback")
+        assert [f.limits(i) for i in (0, 1)] == ["20/1s", "20/1s"]
+
+
+@pytest.mark.long
+def test_a_node_that_cannot_have_a_version_says_why_and_goes_on():
+    with Fleet(2) as f:
+        f.configure()
+        f.nodes[1].config(name="node-1", interfaces=[], upstream=f.address, region=f.region, metrics="off", max_rules=16,
+                          regions={"version": 1, "list": f.listed})
+        f.start()
+        f.apply(rules())
+        many = "".join(f"  - {{name: n{i}, match: {{protocol: udp, destination_port: {1000 + i}}}, limit: 5/1s}}\n" for i in range(40))
+        r = f.instance.tool("rules", "apply", f.instance.write("new.yaml", rules(more=many)))
+        assert r.returncode == 1 and "node node-1 refuses version 2" in r.stderr and "1 of 2 nodes have it" in r.stdout, (r.stdout, r.stderr)
+        refused = [h for h in f.status()["holders"] if h["refused"]]
+        assert [h["name"] for h in refused] == ["node-1"] and refused[0]["version"] == 1 and refused[0]["why"]
+        assert len(f.nodes[0].json("rules")) == 42 and len(f.nodes[1].json("rules")) == 2
+        d = f.nodes[1].tool("rules", "diff")
+        assert d.returncode == 1 and "version 2 was refused" in d.stdout
+        d = f.nodes[0].tool("rules", "diff")
+        assert d.returncode == 0 and "has what was asked for" in d.stdout, d.stdout
+
+
+@pytest.mark.long
+def test_large_versions_come_in_parts():
+    with Fleet(1) as f:
+        f.start()
+        f.instance.write("deny", "".join(f"10.{i // 256}.{i % 256}.0/24 # {'x' * 40}\n" for i in range(10000)))
+        f.apply(rules(more="lists:\n  deny: [{file: deny}]\n"))
+        assert len(f.nodes[0].json("lists")) == 10000
+        assert len(f.do("show")["text"]) > 400000
+        f.instance.write("deny", "".join(f"10.{i // 256}.{i % 256}.0/24 # {'x' * 100}\n" for i in range(10000)))
+        assert "are the most" in f.refused("apply", f.instance.write("new.yaml", rules(more="lists:\n  deny: [{file: deny}]\n")))
+
+
+@pytest.mark.long
+def test_a_version_made_in_one_region_is_in_force_in_all():
+    with Namespace(fresh_name("two")) as ns:
+        listed = [{"name": name, "address": f"127.0.0.1:{port}", "hosts": 2} for name, port in (("eu-west", 7400), ("us-east", 7401))]
+        with Fleet(1, ns=ns, listed=listed) as a, Fleet(1, "us-east", 7401, ns, listed) as b:
+            a.start_server()
+            b.start_server()
+            for f in (a, b):
+                f.daemons = [f.start_node(0, ready=False)]
+                until(lambda f=f: len(f.status()["holders"]) == 2, "node and region are connected")
+            a.apply(rules("11/1s"))
+            until(lambda: b.limits(0) == "11/1s", "the other region's node has it")
+            b.do("set", "web", "limit=5/1s", "--for", "3s")
+            until(lambda: a.limits(0) == "5/1s", "an override too")
+            until(lambda: (a.limits(0), b.limits(0)) == ("11/1s", "11/1s"), "it ends everywhere")
+            # Who was away has it when it is back.
+            b.server.stop()
+            a.apply(rules("12/1s"))
+            b.start_server()
+            until(lambda: b.limits(0) == "12/1s", "who was away learns of it")
+            assert [h["version"] for h in b.do("history")][-1] == 3
+            assert b.status()["current"]["region"] == "eu-west"
+
+
+@pytest.mark.long
+def test_a_cut_takes_effect_on_leases_already_out():
+    with Fleet(1) as f, Namespace(fresh_name("client")) as client:
+        veth(client, "up0", ["10.90.0.1/24"], f.ns, "in0", ["10.90.0.2/24"])
+        f.nodes[0].config(name="node-0", interfaces=[{"name": "in0", "xdp": "off", "tc": "on"}], upstream=f.address, region=f.region,
+                          metrics="off", regions={"version": 1, "list": f.listed})
+        f.start()
+        f.apply(rules().replace("protocol: tcp, destination_port: 8443", "protocol: udp, destination_port: 8443"))
+        sock = client.socket()
+        with contextlib.closing(sock):
+            for _ in range(200):
+                sock.sendto(b"x", ("10.90.0.2", 8443))
+            until(lambda: f.nodes[0].counts("api").get("admitted", 0) > 0, "leases are out")
+
+            def out():
+                return sum(k["left_tok"] for k in f.nodes[0].json("leases")["node"])
+            until(lambda: out() > 100, "more is out than the cut leaves")
+            f.do("set", "api", "limit=10/10s")
+            until(lambda: out() <= 10, "what is out is cut down", 3)
+
+
+@pytest.mark.long
+def test_fifty_nodes_have_a_version_within_a_second():
+    with Fleet(2) as f:
+        f.start()
+        f.apply(rules())
+        crowd = subprocess.Popen(f.ns.enter_argv() + [os.path.join(BUILD, "bench-crowd"), f.address, f.region, "50"],
+                                 stdout=subprocess.PIPE, text=True)
+        with contextlib.closing(crowd.stdout):
+            try:
+                until(lambda: len([h for h in f.status()["holders"] if h["version"] == 1]) == 52, "all are here", 20)
+                times_ms = []
+                for i in range(100):
+                    began = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+                    version = f.apply(rules(f"{i + 2}/1s"))["version"]
+                    for _ in range(50):
+                        got = json.loads(crowd.stdout.readline())
+                        assert got["version"] == version
+                        times_ms.append((got["at_ns"] - began) / 1e6)
+                times_ms.sort()
+                print(f"a version reaches a node in {times_ms[len(times_ms) // 2]:.1f} ms (median), "
+                      f"{times_ms[len(times_ms) * 99 // 100]:.1f} ms (p99), {times_ms[-1]:.1f} ms at most")
+                assert times_ms[len(times_ms) * 99 // 100] < 1000
+            finally:
+                crowd.terminate()
+                crowd.wait()
