@@ -567,7 +567,6 @@ static void bursts_end(const char *what)
 	print_message("%s, %llu packets: %u whole, %u not, %u over\n", what, (unsigned long long)pace_now->burst_tok, bursts.n_whole,
 		      bursts.n_off, bursts.n_over);
 	assert_int_equal(bursts.n_over, 0);
-	assert_true(bursts.n_whole >= N_BURSTS / 50); /* a tick came between the rest */
 }
 
 static void a_new_key_has_its_whole_burst_within_a_tick(void **state)
@@ -584,6 +583,7 @@ static void a_new_key_has_its_whole_burst_within_a_tick(void **state)
 			burst_judge(began_ns, before);
 		}
 		bursts_end("one CPU");
+		assert_true(bursts.n_whole >= N_BURSTS / 50); /* a tick came between the rest */
 		assert_int_equal(bursts.n_off, 0);
 	}
 }
@@ -610,7 +610,10 @@ static void *run_bursts(void *arg)
 	return NULL;
 }
 
-/* A CPU that looks at the clock in the very moment in which it moves lags for that tick. Where CPUs are emulated the moment is long. */
+/*
+ * A CPU that looks at the clock in the very moment in which it moves lags for that tick. Where CPUs are emulated that moment is long, and
+ * the two may never be done with a burst within a tick.
+ */
 static void a_new_key_has_its_whole_burst_on_two_cpus(void **state)
 {
 	(void)state;
@@ -621,7 +624,7 @@ static void a_new_key_has_its_whole_burst_on_two_cpus(void **state)
 		both_run(r, run_bursts);
 		assert_int_equal(r[0].n_never + r[1].n_never, 0);
 		bursts_end("two CPUs");
-		assert_true(bursts.n_off <= bursts.n_whole / 3);
+		assert_true(bursts.n_off <= N_BURSTS / 20 + bursts.n_whole / 3);
 	}
 }
 
