@@ -284,8 +284,10 @@ def test_fifty_nodes_have_a_version_within_a_second():
         with contextlib.closing(crowd.stdout):
             try:
                 until(lambda: len([h for h in f.status()["holders"] if h["version"] == 1]) == 52, "all are here", 20)
+                for _ in range(50):
+                    crowd.stdout.readline()
                 times_ms = []
-                for i in range(100):
+                for i in range(20):
                     began = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                     version = f.apply(rules(f"{i + 2}/1s"))["version"]
                     for _ in range(50):
