@@ -16,8 +16,6 @@
 #include "role/node.h"
 #include "rules/yaml.h"
 
-#define FAR_NS (3600 * LG_NS_PER_S)	/* a timer is armed again at least so often */
-
 /* ---- the state folder ---- */
 
 /* Durable when it returns. */
@@ -78,16 +76,6 @@ static int enforce(struct lg_node *n, const struct lg_rules_doc *doc, struct lg_
 	return 0;
 }
 
-static void end_arm(struct lg_node *n)
-{
-	uint64_t now_ns = lg_clock_now_ns(), end_ns = n->region_rules.doc ? lg_rules_doc_end_ns(n->region_rules.doc, now_ns) : 0;
-
-	if (!end_ns)
-		return;
-	end_ns = end_ns - now_ns < FAR_NS ? end_ns : now_ns + FAR_NS;
-	lg_source_arm(n->region_rules.ender, end_ns - now_ns);
-}
-
 static void on_end(void *arg)
 {
 	struct lg_complaint c = { 0 };
@@ -103,7 +91,7 @@ static void on_end(void *arg)
 		lg_error("rules: an override has ended, and what the version says cannot be put into force: %s", c.text);
 	else if (doc->n_overrides != before)
 		lg_info("rules: an override has ended: what version %" PRIu64 " says is in force again", doc->stamp.counter);
-	end_arm(n);
+	lg_role_await_end(n->region_rules.ender, n->region_rules.doc);
 }
 
 /* ---- from the region ---- */
@@ -142,7 +130,7 @@ static void take(struct lg_node *n, struct lg_rules_doc *doc)
 	m->doc = doc;
 	n->rules_why[0] = '\0';
 	n->n_reloads_ok++;
-	end_arm(n);
+	lg_role_await_end(n->region_rules.ender, n->region_rules.doc);
 	r = keep(n);
 	if (r < 0)
 		lg_warn("cannot write rules.region to %s: %s; a start without the region would take an older version", n->config.state_dir,
@@ -239,7 +227,7 @@ int lg_node_rules_start(struct lg_node *n)
 		return 0;
 	r = lg_loop_add_timer(n->loop, on_end, n, &n->region_rules.ender);
 	if (r == 0)
-		end_arm(n);
+		lg_role_await_end(n->region_rules.ender, n->region_rules.doc);
 	return r;
 }
 

@@ -9,9 +9,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "loop/loop.h"
+#include "rules/document.h"
 #include "rules/explain.h"
 #include "rules/yaml.h"
+
+#define FAR_NS (3600 * LG_NS_PER_S)	/* a timer is armed again at least so often */
 
 const struct lg_role lg_roles[] = {
 	{ "node", "limit this host's traffic, with leases from its region", lg_node_run },
@@ -34,6 +39,14 @@ void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config)
 
 	for (size_t i = 0; lg_rules_warning(rules, &env, i, text, sizeof(text)) == 0; i++)
 		lg_warn("%s", text);
+}
+
+void lg_role_await_end(struct lg_source *ender, const struct lg_rules_doc *doc)
+{
+	uint64_t now_ns = lg_clock_now_ns(), end_ns = doc ? lg_rules_doc_end_ns(doc, now_ns) : 0;
+
+	if (end_ns)
+		lg_source_arm(ender, end_ns - now_ns < FAR_NS ? end_ns - now_ns : FAR_NS);
 }
 
 bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,

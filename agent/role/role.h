@@ -12,6 +12,9 @@
 #include "rules/rule.h"
 #include "rules/secret.h"
 
+struct lg_rules_doc;
+struct lg_source;
+
 /* Exit codes of every command. */
 enum lg_exit {
 	LG_EXIT_OK = 0,
@@ -52,6 +55,8 @@ void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
 int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c);
 /* What keys of secret rules are hashed with, if the configuration says; tells of a file that others may read. */
 int lg_role_secret_read(const struct lg_config *config, struct lg_secret *ret_secret, struct lg_complaint *c);
+/* Arms a timer for when an override ends, the next time that is worth a look; doc may be NULL. */
+void lg_role_await_end(struct lg_source *ender, const struct lg_rules_doc *doc);
 /* For struct lg_http_handlers. */
 void lg_role_http_trouble(void *arg, const char *text);
 /* What to end with after a negative errno from anything but the kernel's part: folders, sockets and ports ask for privileges, too. */

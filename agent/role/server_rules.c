@@ -25,8 +25,6 @@
 #include "rules/lockout.h"
 #include "rules/yaml.h"
 
-#define FAR_NS (3600 * LG_NS_PER_S)	/* a timer is armed again at least so often */
-
 /* ---- the store ---- */
 
 void lg_server_rules_text_key(uint64_t hash, size_t n, char ret[64])
@@ -167,17 +165,6 @@ static int enforce(struct lg_server *s, const struct lg_rules_doc *doc, struct l
 	return r < 0 ? r : lg_server_enforce(s, rules, c);
 }
 
-/* The next time that is worth a look: when an override ends. */
-static void end_arm(struct lg_server *s)
-{
-	uint64_t now_ns = lg_clock_now_ns(), end_ns = s->rules_now.doc ? lg_rules_doc_end_ns(s->rules_now.doc, now_ns) : 0;
-
-	if (!end_ns)
-		return;
-	end_ns = end_ns - now_ns < FAR_NS ? end_ns : now_ns + FAR_NS;
-	lg_source_arm(s->rules_now.ender, end_ns - now_ns);
-}
-
 static void take(struct lg_server *s, struct lg_rules_doc *doc)
 {
 	struct lg_server_rules *m = &s->rules_now;
@@ -185,7 +172,7 @@ static void take(struct lg_server *s, struct lg_rules_doc *doc)
 	lg_rules_doc_free(m->doc);
 	m->doc = doc;
 	m->packed_ns = 0;
-	end_arm(s);
+	lg_role_await_end(s->rules_now.ender, s->rules_now.doc);
 }
 
 static void on_end(void *arg)
@@ -206,7 +193,7 @@ static void on_end(void *arg)
 		else
 			lg_info("rules: an override has ended: what version %" PRIu64 " says is in force again", m->doc->stamp.counter);
 	}
-	end_arm(s);
+	lg_role_await_end(s->rules_now.ender, s->rules_now.doc);
 }
 
 static void refuse(struct lg_server *s, const struct lg_rules_stamp *stamp, const struct lg_complaint *c)
