@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "ctl/peers.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/num.h"
+#include "kern/sessions.h"
 
-#define SSH_PORT 22
-#define TCP_ESTABLISHED 1
 #define ANCESTORS_MAX 16	/* processes between this one and sshd: shell, sudo, su, screen and the like */
-
-struct gathering {
-	struct lg_peer *v;
-	size_t n;
-	uint16_t ports[2];	/* of sshd */
-};
-
-static void peer_add(struct gathering *g, const struct lg_peer *peer)
-{
-	for (size_t i = 0; i < g->n; i++)
-		if (memcmp(g->v[i].peer, peer->peer, sizeof(peer->peer)) == 0 && g->v[i].peer_port == peer->peer_port)
-			return;
-	if (g->n < LG_CTL_PEERS_MAX)
-		g->v[g->n++] = *peer;
-}
 
 /* ---- SSH_CONNECTION ---- */
 
@@ -94,7 +74,8 @@ static pid_t parent_of(pid_t pid)
 	return behind && sscanf(behind + 1, " %*c %d", &parent) == 1 && parent > 0 ? parent : 0;
 }
 
-static void caller_add(struct gathering *g)
+/* The port of sshd that it came by; 0: it came otherwise. */
+static uint16_t caller_add(struct lg_sessions *sessions)
 {
 	const char *own = getenv("SSH_CONNECTION");
 	struct lg_peer peer;
@@ -104,84 +85,22 @@ static void caller_add(struct gathering *g)
 	for (int i = 0; !found && pid && i < ANCESTORS_MAX; i++, pid = parent_of(pid))
 		found = environ_search(pid, &peer);
 	if (!found)
-		return;
-	peer_add(g, &peer);
-	g->ports[1] = peer.local_port;
+		return 0;
+	lg_sessions_add(sessions, &peer);
+	return peer.local_port;
 }
 
-/* ---- sockets ---- */
-
-/* As /proc/net/tcp writes addresses: words of 32 bits, each in host order, in hex. */
-static bool hex_read(const char *text, uint8_t ret[16])
-{
-	size_t len = strlen(text), n = len / 8;
-	uint32_t word;
-
-	if (len != 8 && len != 32)
-		return false;
-	memset(ret, 0, 16);
-	if (n == 1)
-		ret[10] = ret[11] = 0xff;
-	for (size_t i = 0; i < n; i++) {
-		if (sscanf(text + 8 * i, "%8" SCNx32, &word) != 1)
-			return false;
-		memcpy(ret + (n == 1 ? 12 : 4 * i), &word, sizeof(word));
-	}
-	return true;
-}
-
-static void sockets_add(struct gathering *g, const char *path)
-{
-	char line[512], local[33], peer[33];
-	FILE *f = fopen(path, "re");
-	unsigned int state;
-	struct lg_peer p;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		memset(&p, 0, sizeof(p));
-		if (sscanf(line, " %*d: %32[0-9A-F]:%" SCNx16 " %32[0-9A-F]:%" SCNx16 " %x", local, &p.local_port, peer, &p.peer_port,
-			   &state) != 5)
-			continue;
-		if (state != TCP_ESTABLISHED || (p.local_port != g->ports[0] && p.local_port != g->ports[1]))
-			continue;
-		if (hex_read(local, p.local) && hex_read(peer, p.peer))
-			peer_add(g, &p);
-	}
-	if (f)
-		fclose(f);
-}
-
-/* ---- the interface ---- */
-
-static bool is_address(const struct sockaddr *sa, const uint8_t addr[16])
-{
-	if (sa && sa->sa_family == AF_INET)
-		return lg_addr_is_mapped(addr) && memcmp(&((const struct sockaddr_in *)sa)->sin_addr, addr + 12, 4) == 0;
-	return sa && sa->sa_family == AF_INET6 && memcmp(&((const struct sockaddr_in6 *)sa)->sin6_addr, addr, 16) == 0;
-}
-
-static void interfaces_fill(struct gathering *g)
-{
-	struct ifaddrs *all;
-
-	if (getifaddrs(&all) < 0)
-		return;
-	for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-		for (size_t k = 0; k < g->n; k++)
-			if (is_address(i->ifa_addr, g->v[k].local))
-				snprintf(g->v[k].interface, sizeof(g->v[k].interface), "%s", i->ifa_name);
-	freeifaddrs(all);
-}
-
+/* Where the kernel tells of no sockets there is at least the caller. */
 size_t lg_ctl_peers(struct lg_peer ret[LG_CTL_PEERS_MAX])
 {
-	struct gathering g = { .v = ret, .ports = { SSH_PORT, SSH_PORT } };
+	struct lg_sessions sessions = { .v = ret, .max = LG_CTL_PEERS_MAX };
+	uint16_t port = caller_add(&sessions);
 
-	caller_add(&g);
-	sockets_add(&g, "/proc/self/net/tcp");
-	sockets_add(&g, "/proc/self/net/tcp6");
-	interfaces_fill(&g);
-	return g.n;
+	lg_sessions_find(&sessions, LG_SSH_PORT);
+	if (port && port != LG_SSH_PORT)
+		lg_sessions_find(&sessions, port);
+	lg_sessions_place(&sessions);
+	return sessions.n;
 }
 
 json_t *lg_ctl_peers_json(void)

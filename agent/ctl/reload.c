@@ -16,7 +16,8 @@ struct reload {
 	bool yes;		/* whoever is cut off */
 	bool confirm;		/* what is on trial */
 	uint64_t timeout_ns;	/* 0: no trial */
-	json_t *done;
+	json_t *done;		/* roles that did it */
+	json_t *notes;		/* of roles that had nothing to do: why */
 };
 
 static json_t *request_of(const struct reload *w)
@@ -32,6 +33,7 @@ static int reload_role(const struct reload *w, const char *role)
 {
 	json_t *request = request_of(w), *reply = NULL;
 	struct lg_complaint c = { 0 };
+	const char *note;
 	int r;
 
 	r = lg_ctl_ask_for(w->ctl, role, request, &reply, &c);
@@ -48,8 +50,12 @@ static int reload_role(const struct reload *w, const char *role)
 		json_decref(reply);
 		return 2;
 	}
+	note = json_string_value(json_object_get(reply, "note"));
+	if (note && *note)
+		json_object_set_new(w->notes, role, json_string(note));
+	else
+		json_array_append_new(w->done, json_string(role));
 	json_decref(reply);
-	json_array_append_new(w->done, json_string(role));
 	return 0;
 }
 
@@ -77,7 +83,11 @@ static int arguments(struct reload *w, int argc, char **argv)
 static void done_print(const struct reload *w)
 {
 	char timeout[LG_NUM_TEXT_LEN];
+	const char *name;
+	json_t *note;
 
+	json_object_foreach(w->notes, name, note)
+		printf("%s: %s\n", name, json_string_value(note));
 	lg_duration_format(w->timeout_ns, timeout, sizeof(timeout));
 	for (size_t i = 0; i < json_array_size(w->done); i++) {
 		const char *role = json_string_value(json_array_get(w->done, i));
@@ -99,11 +109,11 @@ static int reload_all(struct reload *w)
 	for (size_t i = w->confirm; i < N_ELEMS(roles); i++)
 		if (reload_role(w, roles[i]) == 2)
 			return LG_CTL_REFUSED;
-	if (json_array_size(w->done) == 0)
+	if (json_array_size(w->done) == 0 && json_object_size(w->notes) == 0)
 		return lg_ctl_fail(w->ctl, LG_CTL_REFUSED, "instance %s: no daemon is running (nothing at %s)", w->ctl->instance,
 				   w->ctl->run_dir);
 	if (w->ctl->json)
-		return lg_ctl_print(json_pack("{s:O}", w->confirm ? "confirmed" : "reloaded", w->done));
+		return lg_ctl_print(json_pack("{s:O, s:O}", w->confirm ? "confirmed" : "reloaded", w->done, "notes", w->notes));
 	done_print(w);
 	return LG_CTL_OK;
 }
@@ -117,7 +127,9 @@ int lg_ctl_reload(const struct lg_ctl *ctl, int argc, char **argv)
 	if (r)
 		return r;
 	w.done = json_array();
+	w.notes = json_object();
 	r = reload_all(&w);
 	json_decref(w.done);
+	json_decref(w.notes);
 	return r;
 }

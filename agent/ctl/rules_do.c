@@ -112,8 +112,9 @@ static int argument(struct doing *d, int argc, char **argv, int *i)
 {
 	const char *text = argv[*i], *value = *i + 1 < argc ? argv[*i + 1] : NULL;
 
-	if (strcmp(text, "--yes") == 0 && takes(d, "apply set rollback promote")) {
+	if (strcmp(text, "--yes") == 0 && takes(d, "apply set reset rollback promote")) {
 		json_object_set_new(d->request, "peers", json_array());
+		json_object_set_new(d->request, "forced", json_true());
 		return 0;
 	}
 	if (strcmp(text, "--for") == 0 && value && takes(d, "set disable shadow"))
@@ -433,6 +434,8 @@ static void status_print(const json_t *reply)
 
 	if (!json_is_object(v)) {
 		printf("no version yet: `leasegate rules apply FILE` makes the first one\n");
+		if (*text_of(reply, "file_why"))
+			printf("until then the file of `rules` would count, but it cannot be used: %s\n", text_of(reply, "file_why"));
 		return;
 	}
 	tally_take(reply, "node", newest, &nodes);

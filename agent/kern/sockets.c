@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 
 struct dump {
+	uint16_t port;		/* of the sockets' own end; 0: any */
+	uint32_t states;	/* 1 << TCP_ESTABLISHED and so on */
 	int (*fn)(void *arg, const struct lg_socket *socket);
 	void *arg;
 	int stopped; /* with this result */
@@ -58,8 +60,8 @@ static int family_dump(struct mnl_socket *nl, uint8_t family, struct dump *dump)
 	message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	message->nlmsg_seq = family;
 	request = mnl_nlmsg_put_extra_header(message, sizeof(*request));
-	*request = (struct inet_diag_req_v2){ .sdiag_family = family, .sdiag_protocol = IPPROTO_TCP,
-					      .idiag_states = 0xfffu & ~(1u << TCP_TIME_WAIT | 1u << TCP_CLOSE) };
+	*request = (struct inet_diag_req_v2){ .sdiag_family = family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = dump->states,
+					      .id.idiag_sport = htons(dump->port) };
 	if (mnl_socket_sendto(nl, message, message->nlmsg_len) < 0)
 		return -errno;
 	while (r > MNL_CB_STOP) {
@@ -73,9 +75,8 @@ static int family_dump(struct mnl_socket *nl, uint8_t family, struct dump *dump)
 	return 0;
 }
 
-int lg_sockets_each(int (*fn)(void *arg, const struct lg_socket *socket), void *arg)
+static int dump_all(struct dump *dump)
 {
-	struct dump dump = { fn, arg, 0 };
 	struct mnl_socket *nl = mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC);
 	int r;
 
@@ -83,9 +84,23 @@ int lg_sockets_each(int (*fn)(void *arg, const struct lg_socket *socket), void *
 		return -errno;
 	r = mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ? -errno : 0;
 	if (r == 0)
-		r = family_dump(nl, AF_INET, &dump);
-	if (r == 0 && !dump.stopped)
-		r = family_dump(nl, AF_INET6, &dump);
+		r = family_dump(nl, AF_INET, dump);
+	if (r == 0 && !dump->stopped)
+		r = family_dump(nl, AF_INET6, dump);
 	mnl_socket_close(nl);
-	return r < 0 ? r : dump.stopped;
+	return r < 0 ? r : dump->stopped;
+}
+
+int lg_sockets_each(int (*fn)(void *arg, const struct lg_socket *socket), void *arg)
+{
+	struct dump dump = { .states = 0xfffu & ~(1u << TCP_TIME_WAIT | 1u << TCP_CLOSE), .fn = fn, .arg = arg };
+
+	return dump_all(&dump);
+}
+
+int lg_sockets_at(uint16_t port, int (*fn)(void *arg, const struct lg_socket *socket), void *arg)
+{
+	struct dump dump = { .port = port, .states = 1u << TCP_ESTABLISHED, .fn = fn, .arg = arg };
+
+	return dump_all(&dump);
 }

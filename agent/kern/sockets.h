@@ -14,5 +14,7 @@ struct lg_socket {
 	bool is_open; /* its handshake is over, and it is not gone: TIME_WAIT is */
 };
 
+/* Calls fn for each that is established and whose own port is this one. As below. */
+int lg_sockets_at(uint16_t port, int (*fn)(void *arg, const struct lg_socket *socket), void *arg);
 /* Calls fn for each, those that wait for a connection too. Stops when fn returns other than 0 and returns that. */
 int lg_sockets_each(int (*fn)(void *arg, const struct lg_socket *socket), void *arg);

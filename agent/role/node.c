@@ -327,12 +327,8 @@ static int rules_first(struct lg_node *n, struct lg_rules **rules, struct lg_com
 	struct lg_complaint of_file = { 0 };
 	int r;
 
-	if (n->config.rules_from_region) {
-		r = lg_node_rules_first(n, rules, c);
-		if (r == 0)
-			lg_role_warn(*rules, &n->config);
-		return r;
-	}
+	if (n->config.rules_from_region)
+		return lg_node_rules_first(n, rules, c);
 	r = lg_rules_text_read(n->config.rules, &n->rules_text, rules, &of_file);
 	if (r < 0 && rules_fall_back(n, rules, &of_file) < 0) {
 		*c = of_file;
@@ -392,8 +388,10 @@ int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct l
 	struct lg_rules *rules = NULL;
 	int r;
 
-	if (n->config.rules_from_region)
-		return !how || !how->confirm_ns ? 0 : lg_complain(c, "rules of the region are on trial by `leasegate rules apply --canary`");
+	if (n->config.rules_from_region && how && how->confirm_ns)
+		return lg_complain(c, "rules of the region are on trial by `leasegate rules apply --canary`");
+	if (n->config.rules_from_region && (n->region_rules.doc || !n->config.rules[0]))
+		return lg_role_no_reload(&n->config, n->region_rules.doc, c);
 	r = lg_rules_text_read(n->config.rules, &n->rules_text, &rules, c);
 	if (r == 0) {
 		r = rules_load(n, rules, how, c);
@@ -406,6 +404,7 @@ int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct l
 		return r;
 	}
 	n->n_reloads_ok++;
+	n->region_rules.file_why[0] = '\0';
 	lg_role_warn(n->rules, &n->config);
 	lg_node_pace_look(n);
 	lg_info("rules loaded from %s: %u in force", n->config.rules, n->set.n_rules);
@@ -518,12 +517,17 @@ static void on_hup(void *arg)
 	struct lg_complaint c = { 0 };
 	struct lg_node *n = arg;
 	char text[1024];
+	int r;
 
 	lg_secure_look(&n->secure);
-	if (lg_node_reload(n, NULL, &c) == 0)
+	r = lg_node_reload(n, NULL, &c);
+	if (r == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
-	lg_error("reload: %s; nothing was changed", text);
+	if (r > 0)
+		lg_info("reload: %s", text);
+	else
+		lg_error("reload: %s; nothing was changed", text);
 }
 
 static void on_stop(void *arg)

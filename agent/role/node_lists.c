@@ -243,22 +243,60 @@ static int lockout_complain(const struct lg_rules *rules, const struct lg_rule_n
 			   peer, found->peer->local_port, names[found->rule_id].name, line, found->is_egress ? "what goes back to him" : "him");
 }
 
+/* What is in force, for lg_lockout_find(). */
+struct in_force {
+	bool is_read, is_known;
+	struct lg_ruleset set;
+	struct lg_classifier classifier;
+	struct lg_rule_name names[LG_RULES_MAX + 1];
+	struct lg_listed *listed;	/* owned */
+	size_t n_listed;
+};
+
+/* Whose packets are refused already: a session may stand open for hours that nobody can use any more. */
+static bool is_cut_already(struct lg_node *n, const struct lg_peer *peer, struct in_force *now)
+{
+	struct lg_complaint c = { 0 };
+	struct lg_lockout found;
+
+	if (!now->is_read)
+		now->is_known = n->rules && lg_node_rules_compile(n, n->rules, &now->set, &now->classifier, now->names, &c) == 0 &&
+				lists_to_be(n, n->rules, &now->listed, &now->n_listed) == 0;
+	now->is_read = true;
+	return now->is_known &&
+	       lg_lockout_find(&now->set, &now->classifier, now->listed, now->n_listed, has_egress(&n->config), peer, 1, &found);
+}
+
+static int peers_check(struct lg_node *n, const struct lg_rules *rules, const struct lg_ruleset *set, const struct lg_classifier *classifier,
+		       const struct lg_rule_name *names, const struct lg_node_reload *how, struct lg_complaint *c)
+{
+	struct in_force *now = calloc(1, sizeof(*now));
+	struct lg_listed *listed = NULL;
+	struct lg_lockout found;
+	size_t n_listed = 0;
+	int r = now ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = lists_to_be(n, rules, &listed, &n_listed);
+	if (r < 0)
+		lg_complain(c, "cannot read the lists in the kernel: %s", strerror(-r));
+	for (size_t i = 0; r == 0 && i < how->n_peers; i++) {
+		if (!lg_lockout_find(set, classifier, listed, n_listed, has_egress(&n->config), &how->peers[i], 1, &found) ||
+		    is_cut_already(n, found.peer, now))
+			continue;
+		c->line = 0;
+		r = lockout_complain(rules, names, &found, c);
+	}
+	if (now)
+		free(now->listed);
+	free(now);
+	free(listed);
+	return r;
+}
+
 int lg_node_lockout_check(struct lg_node *n, const struct lg_rules *rules, const struct lg_ruleset *set,
 			  const struct lg_classifier *classifier, const struct lg_rule_name *names, const struct lg_node_reload *how,
 			  struct lg_complaint *c)
 {
-	_cleanup_free_ struct lg_listed *listed = NULL;
-	struct lg_lockout found;
-	size_t n_listed = 0;
-	int r;
-
-	if (!how || !how->n_peers)
-		return 0;
-	r = lists_to_be(n, rules, &listed, &n_listed);
-	if (r < 0)
-		return lg_complain(c, "cannot read the lists in the kernel: %s", strerror(-r));
-	if (!lg_lockout_find(set, classifier, listed, n_listed, has_egress(&n->config), how->peers, how->n_peers, &found))
-		return 0;
-	c->line = 0;
-	return lockout_complain(rules, names, &found, c);
+	return how && how->n_peers ? peers_check(n, rules, set, classifier, names, how, c) : 0;
 }

@@ -13,8 +13,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "kern/sessions.h"
 #include "role/node.h"
 #include "rules/yaml.h"
+
+#define SESSIONS_MAX 256
 
 /* ---- the state folder ---- */
 
@@ -58,7 +61,8 @@ static int rules_of(const struct lg_node *n, const struct lg_rules_doc *doc, str
 	return lg_rules_doc_rules(doc, is_chosen(n, doc), lg_clock_now_ns(), name, ret_rules, c);
 }
 
-static int enforce(struct lg_node *n, const struct lg_rules_doc *doc, struct lg_complaint *c)
+/* how: who must not be cut off by it; NULL: it does not matter. */
+static int enforce(struct lg_node *n, const struct lg_rules_doc *doc, const struct lg_node_reload *how, struct lg_complaint *c)
 {
 	struct lg_rules *rules = NULL;
 	int r;
@@ -66,7 +70,7 @@ static int enforce(struct lg_node *n, const struct lg_rules_doc *doc, struct lg_
 	r = rules_of(n, doc, &rules, c);
 	if (r < 0)
 		return r;
-	r = lg_node_rules_apply(n, rules, NULL, c);
+	r = lg_node_rules_apply(n, rules, how, c);
 	if (r < 0) {
 		lg_rules_free(rules);
 		return r;
@@ -87,7 +91,7 @@ static void on_end(void *arg)
 		return;
 	before = doc->n_overrides;
 	lg_rules_doc_expire(doc, lg_clock_now_ns());
-	if (doc->n_overrides != before && enforce(n, doc, &c) < 0)
+	if (doc->n_overrides != before && enforce(n, doc, NULL, &c) < 0)
 		lg_error("rules: an override has ended, and what the version says cannot be put into force: %s", c.text);
 	else if (doc->n_overrides != before)
 		lg_info("rules: an override has ended: what version %" PRIu64 " says is in force again", doc->stamp.counter);
@@ -152,6 +156,26 @@ static void refuse(struct lg_node *n, const struct lg_rules_stamp *stamp, const 
 		 stamp->region, m->why);
 }
 
+/* Whoever is logged in here is asked of the kernel: nobody else knows him. */
+static int enforce_guarded(struct lg_node *n, const struct lg_rules_doc *doc, struct lg_complaint *c)
+{
+	_cleanup_free_ struct lg_peer *peers = calloc(SESSIONS_MAX, sizeof(*peers));
+	struct lg_sessions sessions = { .v = peers, .max = SESSIONS_MAX };
+	struct lg_node_reload how = { 0 };
+	int r;
+
+	if (!peers)
+		return -ENOMEM;
+	r = doc->is_forced ? 0 : lg_sessions_find(&sessions, n->config.ssh_port);
+	if (r < 0)
+		lg_warn("rules: cannot tell who is logged in over SSH: %s; version %" PRIu64 " is put into force whoever it cuts off",
+			strerror(-r), doc->stamp.counter);
+	lg_sessions_place(&sessions);
+	how.peers = sessions.v;
+	how.n_peers = sessions.n;
+	return enforce(n, doc, &how, c);
+}
+
 static void whole(struct lg_node *n, const struct lg_rules_inbox *inbox)
 {
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
@@ -162,7 +186,7 @@ static void whole(struct lg_node *n, const struct lg_rules_inbox *inbox)
 	if (r == 0 && lg_rules_stamp_compare(&doc->stamp, &inbox->stamp) != 0)
 		r = lg_complain(&c, "this is no version of rules, or a damaged one");
 	if (r == 0)
-		r = enforce(n, doc, &c);
+		r = enforce_guarded(n, doc, &c);
 	if (r == 0)
 		take(n, TAKE(doc));
 	else
@@ -208,15 +232,21 @@ int lg_node_rules_first(struct lg_node *n, struct lg_rules **ret_rules, struct l
 		r = rules_of(n, doc, ret_rules, &of_kept);
 	if (r == 0) {
 		n->region_rules.doc = TAKE(doc);
+		lg_role_warn(*ret_rules, &n->config);
 		return 0;
 	}
 	if (r != -ENOENT) {
 		lg_complaint_format(&of_kept, text, sizeof(text));
 		lg_error("the rules that this node had from its region cannot be used: %s", text);
 	}
-	if (n->config.rules[0])
-		return lg_rules_read(n->config.rules, ret_rules, c);
-	return lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, c);
+	return lg_role_rules_first(&n->config, n->region_rules.file_why, ret_rules, c);
+}
+
+bool lg_node_rules_are_there(const struct lg_node *n)
+{
+	const struct lg_node_rules *m = &n->region_rules;
+
+	return !n->config.rules_from_region || m->doc || (n->config.rules[0] && !m->file_why[0]);
 }
 
 int lg_node_rules_start(struct lg_node *n)

@@ -14,12 +14,15 @@ struct lg_node_rules {
 	struct lg_rules_doc *doc;	/* in force; NULL: none yet, or rules are those of a file */
 	struct lg_rules_stamp refused;	/* newer than that, and not in force here */
 	char why[512];
+	char file_why[512];		/* why the file that counts until there is a version does not; "" otherwise */
 	struct lg_rules_inbox inbox;
 	struct lg_source *ender;	/* of overrides */
 };
 
 /* What a node starts with: the version it had last; without one the file of its configuration, or nothing. */
 int lg_node_rules_first(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c);
+/* False: they are the region's, and there is neither a version nor a file that can be used. */
+bool lg_node_rules_are_there(const struct lg_node *n);
 /* From now on, once the loop is there: overrides end. */
 int lg_node_rules_start(struct lg_node *n);
 void lg_node_rules_stop(struct lg_node *n);

@@ -18,8 +18,9 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 		snprintf(why, len, "starting");
 		return false;
 	}
-	if (n->config.rules_from_region && !n->region_rules.doc && !n->config.rules[0]) {
-		snprintf(why, len, "there are no rules yet: they come from the region");
+	if (!lg_node_rules_are_there(n)) {
+		snprintf(why, len, "there are no rules yet: they come from the region%s%s", n->region_rules.file_why[0] ? "; " : "",
+			 n->region_rules.file_why);
 		return false;
 	}
 	if (!lg_node_links_are_ready(n, why, len))
@@ -225,7 +226,9 @@ static json_t *reload_json(struct lg_node *n, const json_t *request)
 	struct lg_node_reload how = { .confirm_ns = confirm_ms > 0 ? (uint64_t)confirm_ms * LG_NS_PER_MS : 0 };
 	_cleanup_free_ struct lg_peer *peers = calloc(json_array_size(list) + 1, sizeof(*peers));
 	struct lg_complaint c = { 0 };
+	char note[1024] = "";
 	size_t i;
+	int r;
 
 	if (!peers)
 		return NULL;
@@ -233,9 +236,12 @@ static json_t *reload_json(struct lg_node *n, const json_t *request)
 		if (lg_status_peer_read(item, &peers[how.n_peers]))
 			how.n_peers++;
 	how.peers = peers;
-	if (lg_node_reload(n, &how, &c) < 0)
+	r = lg_node_reload(n, &how, &c);
+	if (r < 0)
 		return refused(&c);
-	return json_pack("{s:b, s:i}", "ok", 1, "rules", (int)n->set.n_rules);
+	if (r)
+		lg_complaint_format(&c, note, sizeof(note));
+	return json_pack("{s:b, s:i, s:s}", "ok", 1, "rules", (int)n->set.n_rules, "note", note);
 }
 
 static json_t *confirm_json(struct lg_node *n)

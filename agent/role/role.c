@@ -67,7 +67,8 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		snprintf(ret_config->rules, sizeof(ret_config->rules), "%s", args->rules_path);
 	if (!ret_rules)
 		return true;
-	if (ret_config->rules_from_region && !ret_config->rules[0])
+	/* Whether a file counts then only the store knows: lg_role_rules_first(). */
+	if (ret_config->rules_from_region)
 		return lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, &c) == 0;
 	if (lg_rules_read(ret_config->rules, ret_rules, &c) < 0) {
 		log_complaint(&c);
@@ -75,6 +76,33 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 	}
 	lg_role_warn(*ret_rules, ret_config);
 	return true;
+}
+
+int lg_role_rules_first(const struct lg_config *config, char why[512], struct lg_rules **ret_rules, struct lg_complaint *c)
+{
+	struct lg_complaint of_file = { 0 };
+
+	why[0] = '\0';
+	if (config->rules[0] && lg_rules_read(config->rules, ret_rules, &of_file) == 0) {
+		lg_role_warn(*ret_rules, config);
+		return 0;
+	}
+	if (config->rules[0]) {
+		lg_complaint_format(&of_file, why, 512);
+		lg_error("%s; it counts until there is a version of the region's rules: without either no rule is in force", why);
+	}
+	return lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, c);
+}
+
+int lg_role_no_reload(const struct lg_config *config, const struct lg_rules_doc *doc, struct lg_complaint *ret_note)
+{
+	if (doc)
+		lg_complain(ret_note, "no file was read: the rules are version %" PRIu64 " of region %s, and `leasegate rules apply FILE` "
+				      "there makes another one", doc->stamp.counter, config->region);
+	else
+		lg_complain(ret_note, "no file was read: there is no version of the rules of region %s yet, and `leasegate rules apply "
+				      "FILE` there makes the first one", config->region);
+	return 1;
 }
 
 int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c)

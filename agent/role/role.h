@@ -51,6 +51,13 @@ bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, str
 		  struct lg_rules **ret_rules);
 /* Logs what may surprise the writer of the rules. */
 void lg_role_warn(const struct lg_rules *rules, const struct lg_config *config);
+/*
+ * With rules_from: region and no version yet: the rules of the file, if one is written; none with the reason in `why` if it cannot be used,
+ * which keeps nobody from starting. -ENOMEM.
+ */
+int lg_role_rules_first(const struct lg_config *config, char why[512], struct lg_rules **ret_rules, struct lg_complaint *c);
+/* What a reload says when rules are the region's and there is no file to read: 1. */
+int lg_role_no_reload(const struct lg_config *config, const struct lg_rules_doc *doc, struct lg_complaint *ret_note);
 /* The process that starts HTTP processes, unless there is to be none: first of all, before a secret is read. NULL then. */
 int lg_role_keeper_start(const struct lg_config *config, struct lg_http_keeper **ret_keeper, struct lg_complaint *c);
 /* What keys of secret rules are hashed with, if the configuration says; tells of a file that others may read. */

@@ -150,8 +150,8 @@ int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
 	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
 	int r;
 
-	if (s->config.rules_from_region)
-		return 0;
+	if (lg_server_rules_are_made(s))
+		return lg_role_no_reload(&s->config, s->rules_now.doc, c);
 	r = lg_rules_read(s->config.rules, &rules, c);
 	if (r == 0 && s->running) {
 		r = lg_server_enforce(s, rules, c);
@@ -164,6 +164,7 @@ int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
 		return r;
 	}
 	s->n_reloads_ok++;
+	s->rules_now.file_why[0] = '\0';
 	lg_info("rules loaded from %s", s->config.rules);
 	return 0;
 }
@@ -422,12 +423,17 @@ static void on_hup(void *arg)
 	struct lg_complaint c = { 0 };
 	struct lg_server *s = arg;
 	char text[1024];
+	int r;
 
 	lg_secure_look(&s->secure);
-	if (lg_server_reload(s, &c) == 0)
+	r = lg_server_reload(s, &c);
+	if (r == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
-	lg_error("reload: %s; nothing was changed", text);
+	if (r > 0)
+		lg_info("reload: %s", text);
+	else
+		lg_error("reload: %s; nothing was changed", text);
 }
 
 static void stop(struct lg_server *s)

@@ -440,13 +440,18 @@ int lg_server_rules_first(struct lg_server *s, struct lg_rules **ret_rules, stru
 		return lg_complain(c, "store: the rules cannot be read: %s", strerror(-r));
 	if (r == 0)
 		r = lg_rules_doc_rules(doc, false, lg_clock_now_ns(), "the rules of the store", ret_rules, c);
-	else
-		*ret_rules = TAKE(s->first_rules);
-	if (r == 0)
+	if (r == 0) {
 		take(s, TAKE(doc));
-	else if (r == 1)
+	} else if (r == 1) {
 		lg_info("rules: there is no version yet: `leasegate rules apply FILE` makes the first one");
-	return r < 0 ? r : 0;
+		r = lg_role_rules_first(&s->config, s->rules_now.file_why, ret_rules, c);
+	}
+	return r;
+}
+
+bool lg_server_rules_are_made(const struct lg_server *s)
+{
+	return s->config.rules_from_region && (s->rules_now.doc || !s->config.rules[0]);
 }
 
 void lg_server_rules_stop(struct lg_server *s)

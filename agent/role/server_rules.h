@@ -42,6 +42,7 @@ struct lg_server_rules {
 	struct lg_source *loader, *pusher, *ender;
 	struct lg_server_rules_change change;
 	struct lg_rules_doc *offered;	/* owned; of another region, waits for the change under way */
+	char file_why[512];		/* why the file that counts until there is a version does not; "" otherwise */
 	struct lg_rules_stamp done;	/* our last change, and what became of it */
 	char done_why[512];		/* "": it is durable */
 };
@@ -50,6 +51,8 @@ struct lg_server_rules {
 int lg_server_rules_watch(struct lg_server *s);				/* once the store is open */
 /* What a life begins with: of the store, or of the file that was read. *ret_rules is new. */
 int lg_server_rules_first(struct lg_server *s, struct lg_rules **ret_rules, struct lg_complaint *c);
+/* A reload has no file to read: there is a version, or no file is written. */
+bool lg_server_rules_are_made(const struct lg_server *s);
 void lg_server_rules_stop(struct lg_server *s);
 void lg_server_rules_here(struct lg_server_holder *h, bool wants, const struct lg_rules_state *state);	/* its stream is up */
 void lg_server_rules_heard(struct lg_server_holder *h, const struct lg_rules_state *state);

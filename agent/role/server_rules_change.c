@@ -537,6 +537,7 @@ static int change(struct asked *a, const char *op)
 	a->doc->stamp.counter++;
 	a->doc->stamp.unix_ms = lg_clock_unix_ns() / LG_NS_PER_MS;
 	snprintf(a->doc->stamp.region, sizeof(a->doc->stamp.region), "%s", s->config.region);
+	a->doc->is_forced = json_is_true(json_object_get(a->request, "forced"));
 	line_copy(a->doc->by, "", *word(a, "by") ? word(a, "by") : "?");
 	return lg_server_rules_check(s, a->doc, peers, peers_read(json_object_get(a->request, "peers"), peers), a->name, &a->c);
 }
@@ -619,8 +620,8 @@ static json_t *status_json(struct lg_server *s)
 
 	holders_add(&s->hosts, list);
 	holders_add(&s->regions, list);
-	return json_pack("{s:b, s:o, s:o, s:I, s:s}", "ok", 1, "current", m->doc ? doc_json(m->doc) : json_null(), "holders", list, "refused",
-			 (json_int_t)(is_behind ? 0 : m->refused.counter), "why", m->why);
+	return json_pack("{s:b, s:o, s:o, s:I, s:s, s:s}", "ok", 1, "current", m->doc ? doc_json(m->doc) : json_null(), "holders", list,
+			 "refused", (json_int_t)(is_behind ? 0 : m->refused.counter), "why", m->why, "file_why", m->doc ? "" : m->file_why);
 }
 
 static int history_json_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)

@@ -149,12 +149,14 @@ static json_t *curve_json(struct lg_server *s)
 static json_t *reload_json(struct lg_server *s)
 {
 	struct lg_complaint c = { 0 };
-	char text[1024];
+	int r = lg_server_reload(s, &c);
+	char text[1024] = "";
 
-	if (lg_server_reload(s, &c) == 0)
-		return json_pack("{s:b}", "ok", 1);
-	lg_complaint_format(&c, text, sizeof(text));
-	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+	if (r)
+		lg_complaint_format(&c, text, sizeof(text));
+	if (r < 0)
+		return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+	return json_pack("{s:b, s:s}", "ok", 1, "note", text);
 }
 
 /* What a server that does not lend waits for. */

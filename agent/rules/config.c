@@ -375,6 +375,7 @@ static int tree_read(struct reader *r)
 	config->line_keys = (uint32_t)r->at[LG_CF_LINE_KEYS].num;
 	config->log_keys = (uint32_t)r->at[LG_CF_LOG_KEYS].num;
 	config->max_rules = (uint32_t)r->at[LG_CF_MAX_RULES].num;
+	config->ssh_port = (uint16_t)r->at[LG_CF_SSH_PORT].num;
 	config->max_conns = (uint32_t)r->at[LG_CF_MAX_CONNECTIONS].num;
 	config->conn_terms = (struct lg_conn_terms){
 		.handshake_ns = r->at[LG_CF_CONN_HANDSHAKE].num,

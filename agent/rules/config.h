@@ -57,6 +57,7 @@ struct lg_config {
 	bool rules_from_region;		/* rules are those of the region's store, not of the file */
 	size_t n_labels;		/* node */
 	struct lg_label labels[LG_LABELS_MAX];
+	uint16_t ssh_port;		/* node: sessions there are not cut off by a version of the region's rules */
 	char state_dir[256];		/* default /var/lib/leasegate/<instance> */
 	char run_dir[256];		/* default /run/leasegate/<instance> */
 	char store[16];			/* region: "sqlite" (default), "memory" or "etcd" */

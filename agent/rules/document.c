@@ -344,7 +344,7 @@ void lg_rules_doc_pack(const struct lg_rules_doc *doc, uint64_t now_ns, uint64_t
 
 	lg_text_addf(out, HEAD "\nversion %" PRIu64 " %" PRIu64 " %s\nsaved %" PRIu64 "\n", doc->stamp.counter, doc->stamp.unix_ms,
 		     doc->stamp.region, unix_ms);
-	lg_text_addf(out, "by %s\nwhat %s\n", doc->by, doc->what);
+	lg_text_addf(out, "by %s\nwhat %s\n%s", doc->by, doc->what, doc->is_forced ? "forced\n" : "");
 	if (gate->permille)
 		lg_text_addf(out, "canary %" PRIu32 "\n", gate->permille);
 	else if (gate->label[0])
@@ -439,6 +439,8 @@ static int line_parse(struct parser *p, const char *line)
 		rest_copy(line, word, p->doc->by);
 	else if (strcmp(word, "what") == 0)
 		rest_copy(line, word, p->doc->what);
+	else if (strcmp(word, "forced") == 0)
+		p->doc->is_forced = true;
 	else if (strcmp(word, "canary") == 0 || strcmp(word, "to") == 0)
 		return gate_parse(&p->doc->gate, word, line);
 	else if (strcmp(word, "set") == 0)

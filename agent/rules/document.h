@@ -54,6 +54,7 @@ struct lg_rules_doc {
 	struct lg_rules_stamp stamp;
 	char by[LG_RULES_WORD_LEN];	/* who asked for it */
 	char what[LG_RULES_WORD_LEN];	/* and for what, in words */
+	bool is_forced;			/* whoever is cut off by it: nodes do not ask */
 	struct lg_rules_text_ref text;
 	struct lg_rules_text_ref base;	/* while there is a gate; else length 0 */
 	struct lg_rules_gate gate;

@@ -7,6 +7,8 @@
 
 #include "rules/rule.h"
 
+#define LG_SSH_PORT 22
+
 /* What a shell needs: below this it stalls with every screen. */
 #define LG_SHELL_PACKETS_PER_S 10
 #define LG_SHELL_BYTES_PER_S 1500

@@ -36,6 +36,7 @@ static const char full_node[] = "instance: edge-2\n"
 				"rules: rules/edge.yaml\n"
 				"rules_from: region\n"
 				"labels: {site: a7}\n"
+				"ssh_port: 2222\n"
 				"state_dir: /srv/lg\n"
 				"run_dir: run\n"
 				"max_keys: 1000000\n"
@@ -428,7 +429,7 @@ static void what_cannot_work_is_refused_at_its_place(void **state)
 		{ NODE "tls: {ca: a, key: b}\n", LG_CONFIG_NODE, "c.yaml:3:6: tls.certificate is missing: write a path" },
 		{ NODE "quota: {}\n", LG_CONFIG_NODE,
 		  "c.yaml:3:1: unknown key \"quota\": known here are instance, name, region, regions, upstream, tls, secret_file, metrics, "
-		  "rules, rules_from, labels, state_dir, "
+		  "rules, rules_from, labels, ssh_port, state_dir, "
 		  "run_dir, max_keys, line_keys, log_keys, max_rules, max_connections, connection_timeouts, "
 		  "unparsable, nat64, interfaces, test" },
 		/* interfaces */

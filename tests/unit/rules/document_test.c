@@ -82,11 +82,23 @@ static void a_version_goes_through_its_bytes(void **state)
 	assert_string_equal(back->text.text, TEXT);
 	assert_string_equal(back->base.text, OTHER);
 	assert_int_equal(back->gate.permille, 125);
+	assert_false(back->is_forced);
 	assert_int_equal(back->n_overrides, 2);
 	assert_string_equal(back->overrides[0].limit, "5/1s");
 	assert_string_equal(back->overrides[0].burst, "");
 	assert_int_equal(back->overrides[0].until_ns, 0);
 	assert_int_equal(back->overrides[1].until_ns, 1040 * S);
+}
+
+static void whether_it_may_cut_off_anybody_goes_with_it(void **state)
+{
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = make(TEXT);
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *back = NULL;
+
+	(void)state;
+	doc->is_forced = true;
+	back = through(doc, 1, 1, 1, 1, 0);
+	assert_true(back->is_forced);
 }
 
 static void what_is_cut_or_changed_is_refused(void **state)
@@ -304,6 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_newest_is_the_same_everywhere),
 		cmocka_unit_test(a_version_goes_through_its_bytes),
+		cmocka_unit_test(whether_it_may_cut_off_anybody_goes_with_it),
 		cmocka_unit_test(what_is_cut_or_changed_is_refused),
 		cmocka_unit_test(an_override_is_older_by_what_passed_on_the_way),
 		cmocka_unit_test(overrides_count_until_their_time),
