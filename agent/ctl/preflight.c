@@ -3,10 +3,13 @@
 #include "ctl/preflight.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "rules/config.h"
 #include "rules/yaml.h"
@@ -66,6 +69,43 @@ static void folder_look(struct lg_findings *f, const char *what, const char *pat
 			       strcmp(at, path) == 0 ? "can be written" : "can be made");
 }
 
+/* To be called without what is given up after the start: root then is a user like others. */
+static bool is_usable(const char *path, int mode, bool as_now)
+{
+	static const cap_value_t given_up[] = { CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH };
+	cap_t had = cap_get_proc(), less = had ? cap_dup(had) : NULL;
+	bool usable = false;
+	int err = ENOMEM;
+
+	if (less && (as_now || (cap_set_flag(less, CAP_EFFECTIVE, N_ELEMS(given_up), given_up, CAP_CLEAR) == 0 && cap_set_proc(less) == 0))) {
+		usable = faccessat(AT_FDCWD, path, mode, AT_EACCESS) == 0;
+		err = errno;
+		cap_set_proc(had);
+	}
+	cap_free(less);
+	cap_free(had);
+	errno = err;
+	return usable;
+}
+
+/* What is not there yet a node makes itself, or says so when it reads it. */
+static void readable_look(struct lg_findings *f, const char *path, int mode, bool is_needed)
+{
+	if (!path[0])
+		return;
+	if (!is_usable(path, mode, true)) {
+		if (is_needed)
+			lg_finding_add(f, LG_FINDING_READABLE, LG_SEVERITY_BLOCKER, path, "cannot be read: %s", strerror(errno));
+		return;
+	}
+	if (is_usable(path, mode, false))
+		lg_finding_add(f, LG_FINDING_READABLE, LG_SEVERITY_OK, path, "can be %s once privileges are given up",
+			       mode & W_OK ? "written" : "read");
+	else
+		lg_finding_add(f, LG_FINDING_READABLE, LG_SEVERITY_WARNING, path, "cannot be %s once privileges are given up: %s",
+			       mode & W_OK ? "written" : "read", strerror(errno));
+}
+
 /* The configuration with its defaults where no file was named. NULL with a finding when there is none to go by. */
 static struct lg_config *config_read(const struct lg_ctl *ctl, const struct asked *asked, struct lg_findings *f)
 {
@@ -99,12 +139,20 @@ static struct lg_rules *files_look(const struct lg_config *config, const char *p
 
 	lg_finding_add(f, LG_FINDING_CONFIGURATION, LG_SEVERITY_OK, path, "instance %s, %zu interface%s", config->instance,
 		       config->n_interfaces, config->n_interfaces == 1 ? "" : "s");
-	if (lg_rules_read(config->rules, &rules, &c) < 0)
+	if (config->rules_from_region && !config->rules[0])
+		lg_finding_add(f, LG_FINDING_RULES, LG_SEVERITY_OK, path, "they come from region %s", config->region);
+	else if (lg_rules_read(config->rules, &rules, &c) < 0)
 		complaint_add(f, LG_FINDING_RULES, config->rules, &c);
 	else
 		lg_finding_add(f, LG_FINDING_RULES, LG_SEVERITY_OK, config->rules, "%zu rule%s", rules->n, rules->n == 1 ? "" : "s");
 	folder_look(f, "run_dir", config->run_dir);
 	folder_look(f, "state_dir", config->state_dir);
+	readable_look(f, config->rules, R_OK, false);
+	readable_look(f, config->tls.ca, R_OK, true);
+	readable_look(f, config->tls.certificate, R_OK, true);
+	readable_look(f, config->tls.key, R_OK, true);
+	readable_look(f, config->run_dir, R_OK | W_OK | X_OK, false);
+	readable_look(f, config->state_dir, R_OK | W_OK | X_OK, false);
 	return rules;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is not allowed traps (SECCOMP_RET_TRAP): the signal's handler tells of it, then either ends the process or gives the call the
- * result -EPERM and goes on. A call for another machine's table (32-bit ones) kills at once: nothing here makes one.
+ * What is not allowed traps (SECCOMP_RET_TRAP): the signal's handler tells of it, then either ends the process or gives the call an error as
+ * result and goes on. A call for another machine's table (32-bit ones) kills at once: nothing here makes one.
+ *
+ * The error is EPERM for calls that every kernel has on which this runs, and ENOSYS for younger ones, those of which nothing is known here
+ * among them: a C library tries a young call first, goes on by an older one if the kernel has it not, and takes any other error for the answer.
  */
 #include "net/syscalls.h"
 
@@ -19,6 +22,7 @@
 #include "base/mem.h"
 
 #define NUMBERS_MAX 1024	/* of system calls */
+#define YOUNG 424		/* Linux 5.1: from this number on a call has the same one on all machines */
 #define NAME_LEN 32
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -85,7 +89,7 @@ static void on_trap(int signo, siginfo_t *info, void *context)
 		_exit(1);
 	table[number].told = true;
 	errno = saved;
-	RESULT((ucontext_t *)context) = -EPERM;
+	RESULT((ucontext_t *)context) = number < YOUNG ? -EPERM : -ENOSYS;
 }
 
 static void table_fill(void)

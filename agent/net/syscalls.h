@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
  * A process that has started makes the system calls that its work needs and no others (seccomp). One that is not on its list is told, and
- * fails with EPERM; one that only a process taken over would make (running programs, reading another's memory, mounting) ends the process.
+ * fails with EPERM, or as if the kernel had none such where it is a young one; one that only a process taken over would make (running
+ * programs, reading another's memory, mounting) ends the process.
  */
 #pragma once
 

@@ -70,6 +70,27 @@ def test_a_machine_that_can_run_it_is_told_so_with_all_that_was_looked_at(host):
     nothing_left(host)
 
 
+def test_files_that_a_node_can_no_longer_read_once_it_has_given_up_its_privileges_are_named(host):
+    host.configure(RULES)
+    files = {name: host.instance.write(name, "x") for name in ("ca.pem", "c.pem", "k.pem")}
+    config = host.instance.config(rules="rules.yaml", interfaces=[], region="eu", tls={"ca": files["ca.pem"], "certificate": files["c.pem"],
+                                                                                       "key": files["k.pem"]},
+                                  regions={"version": 1, "list": [{"name": "eu", "address": "127.0.0.1:7400", "hosts": 1}]})
+    os.mkdir(host.instance.path("state"))
+    for name in ("k.pem", "state"):
+        os.chown(host.instance.path(name), 65533, 65533)
+        os.chmod(host.instance.path(name), 0o700)
+    got = Report(host, "--config", config)
+    assert got.code == 0, got.all
+    assert got.find("readable", files["k.pem"]) == ("warning", "cannot be read once privileges are given up: Permission denied")
+    assert got.find("readable", host.instance.path("state")) == ("warning", "cannot be written once privileges are given up: Permission denied")
+    for path in (files["ca.pem"], files["c.pem"], host.instance.path("rules.yaml")):
+        assert got.find("readable", path) == ("ok", "can be read once privileges are given up")
+    os.remove(files["k.pem"])
+    got = Report(host, "--config", config)
+    assert got.code == REFUSED and got.find("readable", files["k.pem"]) == ("blocker", "cannot be read: No such file or directory")
+
+
 @pytest.mark.parametrize("dropped, finding", [(("bpf", "sys_admin"), "cap-bpf"), (("net_admin",), "cap-net-admin"),
                                               (("perfmon", "sys_admin"), "cap-perfmon"), (("setuid",), "cap-setuid")])
 def test_each_missing_capability_is_a_finding_and_a_code_of_its_own(idle, dropped, finding):
