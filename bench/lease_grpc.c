@@ -70,7 +70,7 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 	(void)hello;
 	(void)why;
 	l->peer = peer;
-	*welcome = (struct lg_lease_welcome){ "near", BENCH_EPOCH, 1 };
+	*welcome = (struct lg_lease_welcome){ .lessor = "near", .epoch = BENCH_EPOCH, .regions_version = 1 };
 	return 0;
 }
 
@@ -145,7 +145,7 @@ static int lessor_fill(struct lessor *l, uint32_t n_keys)
 /* Ends with its parent. */
 static int lessor_main(const struct grpc *g, int port_fd)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL };
 	struct lessor l = { .rule = g->rule };
 	struct lg_lease_server *server;
 	struct lg_complaint c;
@@ -280,7 +280,7 @@ static int start_lessor(struct grpc *g, int *ret_port)
 
 static int connect_holder(struct grpc *g, int port)
 {
-	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL };
+	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL };
 	static const struct lg_lease_hello hello = { .holder = "far", .region = "far", .is_region = true, .incarnation = 1 };
 	struct lg_complaint c;
 	char address[32];

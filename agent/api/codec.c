@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/arena.h"
@@ -175,13 +176,50 @@ static int check_grant(const Leasegate__V1__LeaseGrant *g, struct lg_complaint *
 	if (!g->lease)
 		return lg_complain(c, "the lease is missing");
 	if (g->status < LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK ||
-	    g->status > LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_UNREACHABLE)
+	    g->status > LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_NOT_OWNER)
 		return lg_complain(c, "the status is %d", (int)g->status);
 	if (g->status == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK && !g->lease->epoch)
 		return lg_complain(c, "the epoch is missing");
 	if (g->ttl_ms > LG_WIRE_TTL_MAX_MS)
 		return lg_complain(c, "a time to live of %" PRIu64 " ms", g->ttl_ms);
 	return check_limit((int)g->kind, g->limit_tok, g->limit_permille, c);
+}
+
+/* A name, or none. */
+static int check_replica(const char *what, const char *name, struct lg_complaint *c)
+{
+	return name[0] ? check_name(what, name, c) : 0;
+}
+
+static int check_parts(Leasegate__V1__SlotPart *const *parts, size_t n, struct lg_complaint *c)
+{
+	if (n > LG_KEY_SLOTS)
+		return lg_complain(c, "%zu parts of %u slots", n, LG_KEY_SLOTS);
+	for (size_t i = 0; i < n; i++)
+		if (parts[i]->slots.len != LG_KEY_SLOTS / 8)
+			return lg_complain(c, "a set of slots of %zu bytes", parts[i]->slots.len);
+	return 0;
+}
+
+static int check_map(const Leasegate__V1__SlotMap *map, struct lg_complaint *c)
+{
+	int r = 0;
+
+	if (map->n_replicas > LG_REPLICAS_MAX)
+		return lg_complain(c, "%zu servers, of at most %d", map->n_replicas, LG_REPLICAS_MAX);
+	for (size_t i = 0; r == 0 && i < map->n_replicas; i++) {
+		const Leasegate__V1__Replica *replica = map->replicas[i];
+
+		r = check_name("a server", replica->name, c);
+		if (r == 0)
+			r = check_parts(replica->owns, replica->n_owns, c);
+		if (r == 0 && strlen(replica->address) >= LG_REPLICA_ADDRESS_LEN)
+			r = lg_complain(c, "a server's address of %zu bytes", strlen(replica->address));
+		for (size_t j = 0; r == 0 && j < replica->n_owns; j++)
+			if (replica->owns[j]->number < 1 || replica->owns[j]->number > UINT32_MAX)
+				r = lg_complain(c, "slots of epoch %" PRIu64, replica->owns[j]->number);
+	}
+	return r;
 }
 
 static int check_version(const char *what, const Leasegate__V1__RulesVersion *version, struct lg_complaint *c)
@@ -222,6 +260,8 @@ static int check_hello(const Leasegate__V1__Hello *hello, struct lg_complaint *c
 	r = check_name("the holder", hello->holder, c);
 	if (r == 0)
 		r = check_name("the region", hello->region, c);
+	if (r == 0)
+		r = check_replica("the server", hello->replica, c);
 	return r < 0 ? r : check_rules_state(hello->rules, c);
 }
 
@@ -229,7 +269,7 @@ static int check_welcome(const Leasegate__V1__Welcome *welcome, struct lg_compla
 {
 	if (!welcome->epoch)
 		return lg_complain(c, "the epoch is missing");
-	return check_name("the lessor", welcome->lessor, c);
+	return check_name("the lessor", welcome->lessor, c) < 0 ? -EINVAL : check_replica("the server", welcome->replica, c);
 }
 
 /* Says which one of a batch it is about. */
@@ -245,12 +285,19 @@ static int in_batch(int r, const char *what, size_t i, struct lg_complaint *c)
 
 static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complaint *c)
 {
-	if (m->hello && (m->n_asks || m->synced || m->rules))
+	int parts;
+
+	if (m->hello && (m->n_asks || m->synced || m->n_lives || m->rules))
 		return lg_complain(c, "hello does not stand alone");
 	if (m->synced && m->synced->forgot_age_ms > LG_WIRE_AGE_MAX_MS)
 		return lg_complain(c, "synced: forgot_age_ms is out of range");
 	if (m->hello)
 		return check_hello(m->hello, c);
+	parts = m->synced ? check_parts(m->synced->slots, m->synced->n_slots, c) : 0;
+	if (parts == 0)
+		parts = check_parts(m->lives, m->n_lives, c);
+	if (parts < 0)
+		return parts;
 	if (check_rules_state(m->rules, c) < 0)
 		return -EINVAL;
 	if (m->n_asks > LG_BATCH_KEYS_MAX)
@@ -268,6 +315,8 @@ static int check_lessor(const Leasegate__V1__LessorMessage *m, struct lg_complai
 {
 	if (m->welcome && (m->n_grants || m->rules))
 		return lg_complain(c, "welcome does not stand alone");
+	if (m->slot_map && check_map(m->slot_map, c) < 0)
+		return -EINVAL;
 	if (m->welcome)
 		return check_welcome(m->welcome, c);
 	if (check_rules_part(m->rules, c) < 0)
@@ -396,6 +445,7 @@ bool lg_holder_msg_hello(const struct lg_holder_msg *msg, struct lg_lease_hello 
 					      .max_keys = h->max_keys };
 	copy_name(ret_hello->holder, h->holder);
 	copy_name(ret_hello->region, h->region);
+	copy_name(ret_hello->replica, h->replica);
 	ret_hello->wants_rules = h->rules != NULL;
 	if (h->rules)
 		copy_rules_state(&ret_hello->rules, h->rules);
@@ -439,6 +489,32 @@ bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg, uint64_t *ret_forg
 	return synced;
 }
 
+static void copy_part(struct lg_slot_part *to, const Leasegate__V1__SlotPart *from)
+{
+	*to = (struct lg_slot_part){ .number = from->number };
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (from->slots.data[slot / 8] >> (slot % 8) & 1)
+			lg_slot_set_add(&to->slots, slot);
+}
+
+bool lg_holder_msg_synced_part(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part)
+{
+	const Leasegate__V1__Synced *synced = msg->m->synced;
+
+	if (!synced || i >= synced->n_slots)
+		return false;
+	copy_part(ret_part, synced->slots[i]);
+	return true;
+}
+
+bool lg_holder_msg_live(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part)
+{
+	if (i >= msg->m->n_lives)
+		return false;
+	copy_part(ret_part, msg->m->lives[i]);
+	return true;
+}
+
 int lg_lessor_msg_parse(const uint8_t *data, size_t len, struct lg_lessor_msg **ret_msg, struct lg_complaint *c)
 {
 	_cleanup_(lg_lessor_msg_free) struct lg_lessor_msg *msg = NULL;
@@ -475,6 +551,33 @@ bool lg_lessor_msg_welcome(const struct lg_lessor_msg *msg, struct lg_lease_welc
 		return false;
 	*ret_welcome = (struct lg_lease_welcome){ .epoch = w->epoch, .regions_version = w->regions_version };
 	copy_name(ret_welcome->lessor, w->lessor);
+	copy_name(ret_welcome->replica, w->replica);
+	return true;
+}
+
+bool lg_lessor_msg_map(const struct lg_lessor_msg *msg, struct lg_slot_map *ret_map)
+{
+	const Leasegate__V1__SlotMap *map = msg->m->slot_map;
+	struct lg_slot_part part;
+
+	if (!map)
+		return false;
+	lg_slot_map_init(ret_map);
+	for (; ret_map->n < map->n_replicas; ret_map->n++) {
+		const Leasegate__V1__Replica *replica = map->replicas[ret_map->n];
+
+		copy_name(ret_map->v[ret_map->n].name, replica->name);
+		snprintf(ret_map->v[ret_map->n].address, LG_REPLICA_ADDRESS_LEN, "%s", replica->address);
+		for (size_t i = 0; i < replica->n_owns; i++) {
+			copy_part(&part, replica->owns[i]);
+			for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
+				if (!lg_slot_set_has(&part.slots, slot) || part.number < ret_map->epoch[slot])
+					continue;
+				ret_map->owner[slot] = (uint8_t)ret_map->n;
+				ret_map->epoch[slot] = (uint32_t)part.number;
+			}
+		}
+	}
 	return true;
 }
 

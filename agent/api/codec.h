@@ -35,6 +35,9 @@ size_t lg_holder_msg_count(const struct lg_holder_msg *msg);
 /* The i-th ask, i below the count. */
 void lg_holder_msg_ask(const struct lg_holder_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_ask *ret_ask);
 bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg, uint64_t *ret_forgot_age_ms);
+/* Of the slots it is synced in: none, if in all. And the lives. False: there is no i-th. */
+bool lg_holder_msg_synced_part(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part);
+bool lg_holder_msg_live(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part);
 bool lg_holder_msg_rules(const struct lg_holder_msg *msg, struct lg_rules_state *ret_state);
 
 /* ---- from a lessor ---- */
@@ -44,6 +47,7 @@ struct lg_lessor_msg *lg_lessor_msg_free(struct lg_lessor_msg *msg);
 LG_CLEANUP(struct lg_lessor_msg, lg_lessor_msg_free)
 bool lg_lessor_msg_welcome(const struct lg_lessor_msg *msg, struct lg_lease_welcome *ret_welcome);
 size_t lg_lessor_msg_count(const struct lg_lessor_msg *msg);
+bool lg_lessor_msg_map(const struct lg_lessor_msg *msg, struct lg_slot_map *ret_map);
 /* What it points to lives as long as the message. */
 bool lg_lessor_msg_rules(const struct lg_lessor_msg *msg, struct lg_rules_part *ret_part);
 void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_grant *ret_grant);
@@ -52,6 +56,9 @@ void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wi
 void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello);
 void lg_codec_put_ask(struct lg_text *out, const struct lg_wire_key *key, const struct lg_ask *ask);
 void lg_codec_put_synced(struct lg_text *out, uint64_t forgot_age_ms);
+void lg_codec_put_synced_slots(struct lg_text *out, const struct lg_slot_part *parts, size_t n, uint64_t forgot_age_ms);
+void lg_codec_put_lives(struct lg_text *out, const struct lg_slot_part *parts, size_t n);
+void lg_codec_put_map(struct lg_text *out, const struct lg_slot_map *map);
 void lg_codec_put_rules_state(struct lg_text *out, const struct lg_rules_state *state);
 void lg_codec_put_rules_part(struct lg_text *out, const struct lg_rules_part *part);
 void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome);

@@ -15,7 +15,8 @@ _Static_assert((int)LG_GRANT_OK == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OK 
 		       (int)LG_GRANT_NOT_HOME == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_NOT_HOME &&
 		       (int)LG_GRANT_OVERLOADED == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_OVERLOADED &&
 		       (int)LG_GRANT_RECOVERING == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_RECOVERING &&
-		       (int)LG_GRANT_UNREACHABLE == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_UNREACHABLE,
+		       (int)LG_GRANT_UNREACHABLE == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_UNREACHABLE &&
+		       (int)LG_GRANT_NOT_OWNER == LEASEGATE__V1__GRANT_STATUS__GRANT_STATUS_NOT_OWNER,
 	       "statuses of grants are numbered as on the wire");
 
 /* protobuf-c packs straight into the text. */
@@ -212,6 +213,7 @@ void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 	h.incarnation = hello->incarnation;
 	h.regions_version = hello->regions_version;
 	h.max_keys = hello->max_keys;
+	h.replica = borrowed(hello->replica);
 	if (hello->wants_rules) {
 		wire_state(&wire, &hello->rules);
 		h.rules = &wire.state;
@@ -220,16 +222,90 @@ void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 	pack(out, &m.base);
 }
 
-void lg_codec_put_synced(struct lg_text *out, uint64_t forgot_age_ms)
+/* A set as the wire has it. */
+struct wire_set {
+	uint8_t bytes[LG_KEY_SLOTS / 8];
+};
+
+static void part_fill(Leasegate__V1__SlotPart *to, struct wire_set *set, const struct lg_slot_part *from)
+{
+	leasegate__v1__slot_part__init(to);
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (lg_slot_set_has(&from->slots, slot))
+			set->bytes[slot / 8] |= (uint8_t)(1u << (slot % 8));
+	to->slots = (ProtobufCBinaryData){ .len = sizeof(set->bytes), .data = set->bytes };
+	to->number = from->number;
+}
+
+void lg_codec_put_synced_slots(struct lg_text *out, const struct lg_slot_part *parts, size_t n, uint64_t forgot_age_ms)
 {
 	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
 	Leasegate__V1__Synced synced = LEASEGATE__V1__SYNCED__INIT;
+	Leasegate__V1__SlotPart v[LG_KEY_SLOTS], *pointers[LG_KEY_SLOTS];
+	struct wire_set sets[LG_KEY_SLOTS] = { 0 };
 
+	for (; synced.n_slots < n; synced.n_slots++) {
+		pointers[synced.n_slots] = &v[synced.n_slots];
+		part_fill(&v[synced.n_slots], &sets[synced.n_slots], &parts[synced.n_slots]);
+	}
+	synced.slots = pointers;
 	synced.forgot = forgot_age_ms != LG_LEASE_REMEMBERS;
 	if (synced.forgot)
 		synced.forgot_age_ms = forgot_age_ms < LG_WIRE_AGE_MAX_MS ? forgot_age_ms : LG_WIRE_AGE_MAX_MS;
 	m.synced = &synced;
 	pack(out, &m.base);
+}
+
+void lg_codec_put_synced(struct lg_text *out, uint64_t forgot_age_ms)
+{
+	lg_codec_put_synced_slots(out, NULL, 0, forgot_age_ms);
+}
+
+void lg_codec_put_lives(struct lg_text *out, const struct lg_slot_part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+		Leasegate__V1__SlotPart part, *pointer = &part;
+		struct wire_set set = { 0 };
+
+		part_fill(&part, &set, &parts[i]);
+		m.lives = &pointer;
+		m.n_lives = 1;
+		pack(out, &m.base);
+	}
+}
+
+static void replica_put(struct lg_text *out, const struct lg_slot_map *map, size_t i)
+{
+	Leasegate__V1__SlotPart v[LG_KEY_SLOTS], *pointers[LG_KEY_SLOTS];
+	Leasegate__V1__Replica replica = LEASEGATE__V1__REPLICA__INIT, *replicas = &replica;
+	Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+	Leasegate__V1__SlotMap wire = LEASEGATE__V1__SLOT_MAP__INIT;
+	struct wire_set sets[LG_KEY_SLOTS] = { 0 };
+	struct lg_slot_part parts[LG_KEY_SLOTS];
+	uint64_t epochs[LG_KEY_SLOTS];
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		epochs[slot] = map->owner[slot] == i ? map->epoch[slot] : 0;
+	replica.name = borrowed(map->v[i].name);
+	replica.address = borrowed(map->v[i].address);
+	replica.owns = pointers;
+	replica.n_owns = lg_slot_parts(epochs, parts);
+	for (size_t j = 0; j < replica.n_owns; j++) {
+		pointers[j] = &v[j];
+		part_fill(&v[j], &sets[j], &parts[j]);
+	}
+	wire.replicas = &replicas;
+	wire.n_replicas = 1;
+	m.slot_map = &wire;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_map(struct lg_text *out, const struct lg_slot_map *map)
+{
+	/* Messages that stand one behind the other are joined, and what is repeated in them. */
+	for (size_t i = 0; i < map->n; i++)
+		replica_put(out, map, i);
 }
 
 void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome)
@@ -240,8 +316,11 @@ void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *we
 	w.lessor = borrowed(welcome->lessor);
 	w.epoch = welcome->epoch;
 	w.regions_version = welcome->regions_version;
+	w.replica = borrowed(welcome->replica);
 	m.welcome = &w;
 	pack(out, &m.base);
+	if (welcome->map)
+		lg_codec_put_map(out, welcome->map);
 }
 
 void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, const struct lg_grant *grant)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "api/batch.h"
 #include "api/codec.h"
@@ -53,6 +54,7 @@ struct lg_lease_client {
 	uint32_t n_holders;		/* that the lessor has, as far as is known */
 	bool lost;			/* it was up, and is not again yet */
 	struct lg_lease_welcome welcome;/* while waiting */
+	struct lg_slot_map map;		/* the newest that the lessor has told on this stream */
 	bool failed;			/* to be taken down from the loop, for `why` */
 	char why[256];
 };
@@ -119,13 +121,31 @@ static void come_up(struct lg_lease_client *client)
 	enter(client, UP);
 	client->lost = false;
 	client->handlers.up(client->arg, &client->welcome);
+	if (client->handlers.map && client->state == UP)
+		client->handlers.map(client->arg, &client->map);
 }
 
-static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome)
+/* A lessor that tells of no slots is one server, and has them all. */
+static void map_of_one(struct lg_lease_client *client)
+{
+	struct lg_slot_map *map = &client->map;
+
+	lg_slot_map_init(map);
+	map->n = 1;
+	memcpy(map->v[0].name, client->welcome.replica, sizeof(map->v[0].name));
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
+		map->owner[slot] = 0;
+		map->epoch[slot] = client->welcome.epoch;
+	}
+}
+
+static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome, const struct lg_lessor_msg *msg)
 {
 	uint64_t wait_ns = client->lost ? lg_upstream_spread_ns(client->n_holders, arc4random()) : 0;
 
 	client->welcome = *welcome;
+	if (!lg_lessor_msg_map(msg, &client->map))
+		map_of_one(client);
 	enter(client, WAITING);
 	if (wait_ns)
 		retry_after(client, (uint32_t)(wait_ns / LG_NS_PER_MS));
@@ -143,6 +163,19 @@ static void on_grants(struct lg_lease_client *client, const struct lg_lessor_msg
 		client->handlers.grant(client->arg, &key, &grant);
 	}
 	client->handlers.batch_end(client->arg);
+}
+
+static void on_news(struct lg_lease_client *client, const struct lg_lessor_msg *msg)
+{
+	bool has_map = lg_lessor_msg_map(msg, &client->map);
+
+	/* Grants of a lessor that is waited for are as lost: said again to who asks. */
+	if (client->state != UP)
+		return;
+	if (has_map && client->handlers.map)
+		client->handlers.map(client->arg, &client->map);
+	if (client->state == UP && lg_lessor_msg_count(msg))
+		on_grants(client, msg);
 }
 
 /* Handlers of grants may say something, but not bring the stream down; neither may this one. */
@@ -181,9 +214,9 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 	if (lg_lessor_msg_welcome(msg, &welcome) != (client->state == CONNECTING))
 		malformed(client, client->state == CONNECTING ? "no welcome before the first grant" : "a second welcome");
 	else if (client->state == CONNECTING)
-		on_welcome(client, &welcome);
-	else if (client->state == UP)
-		on_grants(client, msg);	/* else as lost: said again to who asks */
+		on_welcome(client, &welcome, msg);
+	else
+		on_news(client, msg);
 	/* Rules need no leases, and no waiting. */
 	if (client->state == UP || client->state == WAITING)
 		on_rules(client, msg);
@@ -364,6 +397,26 @@ void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_
 	if (!lg_lease_client_is_up(client))
 		return;
 	lg_codec_put_synced(&client->batch.text, forgot_age_ms);
+	added(client, mark);
+}
+
+void lg_lease_client_synced_slots(struct lg_lease_client *client, const struct lg_slot_part *parts, size_t n, uint64_t forgot_age_ms)
+{
+	size_t mark = client->batch.text.len;
+
+	if (!lg_lease_client_is_up(client))
+		return;
+	lg_codec_put_synced_slots(&client->batch.text, parts, n, forgot_age_ms);
+	added(client, mark);
+}
+
+void lg_lease_client_lives(struct lg_lease_client *client, const struct lg_slot_part *parts, size_t n)
+{
+	size_t mark = client->batch.text.len;
+
+	if (!lg_lease_client_is_up(client))
+		return;
+	lg_codec_put_lives(&client->batch.text, parts, n);
 	added(client, mark);
 }
 

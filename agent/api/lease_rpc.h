@@ -11,6 +11,7 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 #include "lease/msg.h"
+#include "lease/slot_map.h"
 #include "rules/document.h"
 
 struct lg_loop;
@@ -56,6 +57,7 @@ struct lg_lease_hello {
 	uint64_t incarnation;
 	uint64_t regions_version;	/* of the region list it uses */
 	uint32_t max_keys;		/* it will lease no more than this; 0 unknown */
+	char replica[LG_NAME_LEN];	/* a region: which of its servers; "" one that is all */
 	bool wants_rules;		/* it has its rules from there */
 	struct lg_rules_state rules;
 };
@@ -67,6 +69,8 @@ struct lg_lease_welcome {
 	char lessor[LG_NAME_LEN];	/* region name */
 	uint32_t epoch;			/* host: of the region as lessor; region: of the home as lessor */
 	uint64_t regions_version;
+	char replica[LG_NAME_LEN];	/* which server of the lessor; "" one that is all */
+	const struct lg_slot_map *map;	/* lessor's end: who owns what; NULL: this one all. Good until the handler returns */
 };
 
 /* ---- holder's end ---- */
@@ -76,6 +80,8 @@ struct lg_lease_client_handlers {
 	void (*down)(void *arg, const char *why);	/* also for each failed attempt to connect */
 	void (*grant)(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant);
 	void (*batch_end)(void *arg);			/* after the last grant of a message */
+	/* Right after `up`, and when it has changed. May be NULL. */
+	void (*map)(void *arg, const struct lg_slot_map *map);
 	void (*rules)(void *arg, const struct lg_rules_part *part);	/* NULL: they are not wanted */
 };
 /* Connects, keeps connected (backoff 50 ms to 2 s with jitter, keepalive ping each 2 s with a 5 s deadline), says hello. */
@@ -96,6 +102,10 @@ bool lg_lease_client_is_stalled(const struct lg_lease_client *client);
 void lg_lease_client_ask(struct lg_lease_client *client, const struct lg_wire_key *key, const struct lg_ask *ask);
 /* "All that I hold has been named." Goes after the asks before it. forgot_age_ms: what was spent longer ago is not remembered. */
 void lg_lease_client_synced(struct lg_lease_client *client, uint64_t forgot_age_ms);
+/* The same of some slots, each part with its epoch. */
+void lg_lease_client_synced_slots(struct lg_lease_client *client, const struct lg_slot_part *parts, size_t n, uint64_t forgot_age_ms);
+/* A region: this stream speaks for it in these slots, each part with the incarnation. Goes before the asks after it. */
+void lg_lease_client_lives(struct lg_lease_client *client, const struct lg_slot_part *parts, size_t n);
 void lg_lease_client_flush(struct lg_lease_client *client);
 /* Rules are wanted from the lessor, and this is what is had of them: said now if it is up, and by each hello from now on. */
 void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state);
@@ -113,6 +123,9 @@ struct lg_lease_server_handlers {
 	void (*batch_end)(void *arg, struct lg_lease_peer *peer);
 	/* Of a peer that was accepted, or waits to be; never from inside a call of yours; it is freed when this returns. */
 	void (*gone)(void *arg, struct lg_lease_peer *peer, const char *why);
+	/* As `synced`, of some slots in a life of the lessor. May be NULL, as the next one. */
+	void (*synced_slots)(void *arg, struct lg_lease_peer *peer, const struct lg_slot_part *part, uint64_t forgot_age_ms);
+	void (*lives)(void *arg, struct lg_lease_peer *peer, const struct lg_slot_part *part);
 	void (*rules)(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state);	/* NULL: nobody is sent any */
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
@@ -136,6 +149,8 @@ void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_leas
 /* To a hello that was to be answered later: accepts with the welcome, or with NULL refuses for `why`. Not from inside a handler. */
 void lg_lease_peer_answer(struct lg_lease_peer *peer, const struct lg_lease_welcome *welcome, const char *why);
 void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_grant *grant);
+/* Who owns what has changed: goes at once. */
+void lg_lease_peer_map(struct lg_lease_peer *peer, const struct lg_slot_map *map);
 void lg_lease_peer_flush(struct lg_lease_peer *peer);
 void lg_lease_peer_rules(struct lg_lease_peer *peer, const struct lg_rules_part *part);
 /* Ends the stream with UNAVAILABLE; `gone` is not called for it, and it is freed (inside a handler called for it, after that). */

@@ -192,8 +192,11 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 {
 	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
 	void *arg = peer->server->arg;
+	struct lg_slot_part part;
 	uint64_t forgot_age_ms;
 
+	for (size_t i = 0; peer->stream && handlers->lives && lg_holder_msg_live(msg, i, &part); i++)
+		handlers->lives(arg, peer, &part);
 	for (size_t i = 0; peer->stream && i < lg_holder_msg_count(msg); i++) {
 		struct lg_wire_key key;
 		struct lg_ask ask;
@@ -201,8 +204,12 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 		lg_holder_msg_ask(msg, i, &key, &ask);
 		handlers->ask(arg, peer, &key, &ask);
 	}
-	if (peer->stream && lg_holder_msg_is_synced(msg, &forgot_age_ms))
-		handlers->synced(arg, peer, forgot_age_ms);
+	if (peer->stream && lg_holder_msg_is_synced(msg, &forgot_age_ms)) {
+		if (!handlers->synced_slots || !lg_holder_msg_synced_part(msg, 0, &part))
+			handlers->synced(arg, peer, forgot_age_ms);
+		for (size_t i = 0; peer->stream && handlers->synced_slots && lg_holder_msg_synced_part(msg, i, &part); i++)
+			handlers->synced_slots(arg, peer, &part, forgot_age_ms);
+	}
 	on_rules(peer, msg);
 	if (peer->stream)
 		handlers->batch_end(arg, peer);
@@ -390,6 +397,20 @@ void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *k
 		return;
 	lg_codec_put_grant(&peer->batch.text, key, grant);
 	sent(peer, lg_batch_added(&peer->batch, mark, peer->stream));
+}
+
+void lg_lease_peer_map(struct lg_lease_peer *peer, const struct lg_slot_map *map)
+{
+	size_t mark;
+
+	if (!is_usable(peer))
+		return;
+	/* A message of its own: two maps in one would be read as their sum. */
+	lg_lease_peer_flush(peer);
+	mark = peer->batch.text.len;
+	lg_codec_put_map(&peer->batch.text, map);
+	sent(peer, lg_batch_added(&peer->batch, mark, peer->stream));
+	lg_lease_peer_flush(peer);
 }
 
 void lg_lease_peer_flush(struct lg_lease_peer *peer)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lease/hash.h"
 #include "rules/config.h"
 
 static json_t *kernel_json(struct lg_kern *kern)
@@ -92,6 +93,25 @@ static void missing_print(const json_t *node)
 			       json_string_value(json_object_get(in, "hook")), json_string_value(json_object_get(in, "why")));
 }
 
+/* The servers of a region, where it has several, or where not all of its slots of keys are owned. */
+static void servers_print(const json_t *servers, json_int_t n_slots)
+{
+	const json_t *row;
+	size_t i;
+
+	if (json_array_size(servers) < 2 && n_slots == LG_KEY_SLOTS)
+		return;
+	json_array_foreach(servers, i, row) {
+		const char *state = json_string_value(json_object_get(row, "state"));
+
+		if (json_is_true(json_object_get(row, "self")))
+			state = "this one";
+		printf("  server %-28s %3lld of %u slots  %-21s %s\n", json_string_value(json_object_get(row, "name")),
+		       (long long)json_integer_value(json_object_get(row, "slots")), LG_KEY_SLOTS,
+		       json_string_value(json_object_get(row, "address")), state ? state : "");
+	}
+}
+
 static void node_print(const json_t *node)
 {
 	const json_t *up = json_object_get(node, "upstream");
@@ -123,6 +143,7 @@ static void node_print(const json_t *node)
 	else
 		printf("  upstream: DOWN at %s: %s\n", json_string_value(json_object_get(up, "address")),
 		       json_string_value(json_object_get(up, "why")));
+	servers_print(json_object_get(up, "servers"), LG_KEY_SLOTS);
 }
 
 static void escrow_print(const json_t *escrow)
@@ -153,6 +174,7 @@ static void region_print(const json_t *region)
 	       (long long)json_integer_value(json_object_get(region, "epoch")),
 	       (long long)json_integer_value(json_object_get(region, "region_keys")),
 	       (long long)json_integer_value(json_object_get(region, "home_keys")));
+	servers_print(json_object_get(region, "servers"), json_integer_value(json_object_get(region, "slots")));
 	escrow_print(json_object_get(region, "escrow"));
 	json_array_foreach(json_object_get(region, "homes"), i, row)
 		printf("  home %-20s %-4s %7.1f ms  %s\n", json_string_value(json_object_get(row, "region")),

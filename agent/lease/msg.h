@@ -56,6 +56,7 @@ enum lg_grant_status {
 	LG_GRANT_OVERLOADED,		/* too many keys or requests; ask again later */
 	LG_GRANT_RECOVERING,		/* a successor is learning what is out; nothing can be granted yet */
 	LG_GRANT_UNREACHABLE,		/* a region's own lessor is silent and it has nothing left to lend; else as OK */
+	LG_GRANT_NOT_OWNER,		/* another server of the lessor has the key's slot */
 };
 
 /* Lessor to holder: the answer to `ack_seq`, or unasked. */

@@ -26,6 +26,7 @@ struct slot {
 	LIST_HEAD(, lg_escrow_entry) keys;
 	uint32_t n_keys;
 	bool is_open;
+	uint32_t n_opened;		/* times: answers of an earlier one are nobody's */
 	bool is_due;
 	bool is_on_its_way;
 	bool is_foreign;		/* somebody else writes it */
@@ -43,8 +44,9 @@ struct commit {
 	struct lg_escrow_book *book;
 	LIST_ENTRY(commit) link;
 	uint64_t sent_ns;
-	size_t n, n_bytes;
+	size_t n, n_bytes, n_writes;
 	uint16_t slots[LG_STORE_WRITES_MAX];
+	uint32_t n_opened[LG_STORE_WRITES_MAX];
 };
 
 struct lg_escrow_book {
@@ -131,6 +133,46 @@ int lg_escrow_book_open(struct lg_escrow_book *b, uint32_t slot, uint64_t now_ns
 		return lg_complain(c, "store: escrow/%03u cannot be read: %s", slot, strerror(-r));
 	s->since_ns = now_ns;
 	s->is_open = true;
+	s->n_opened++;
+	return 0;
+}
+
+void lg_escrow_book_doubt(struct lg_escrow_book *b, uint32_t slot, uint64_t revision)
+{
+	if (b->slots[slot].revision == revision)
+		b->slots[slot].n_covered = 0;
+}
+
+void lg_escrow_book_close(struct lg_escrow_book *b, uint32_t slot)
+{
+	struct slot *s = &b->slots[slot];
+
+	s->is_open = s->is_due = s->is_on_its_way = s->is_foreign = false;
+	s->n_opened++;
+	free(s->found);
+	s->found = NULL;
+	s->n_found = s->n_covered = 0;
+}
+
+int lg_escrow_book_peek(struct lg_escrow_book *b, uint32_t slot, uint64_t ret_covered[LG_RULES_MAX], size_t *ret_n, uint64_t *ret_revision,
+			struct lg_complaint *c)
+{
+	struct lg_escrow_reader reader;
+	char key[KEY_LEN];
+	const char *why;
+	size_t len;
+	int r;
+
+	key_of(slot, key);
+	*ret_n = 0;
+	*ret_revision = 0;
+	r = lg_store_get(b->o.store, key, b->page.bytes, sizeof(b->page.bytes), &len, ret_revision);
+	if (r)
+		return r < 0 ? page_bad(c, slot, r == -ENOSPC ? "its length is none of a page" : strerror(-r)) : 0;
+	if (lg_escrow_page_open(&reader, b->page.bytes, len, &why) < 0)
+		return page_bad(c, slot, why);
+	memcpy(ret_covered, reader.covered, sizeof(reader.covered));
+	*ret_n = reader.n_covered;
 	return 0;
 }
 
@@ -150,11 +192,6 @@ static bool has(const uint64_t *v, size_t n, uint64_t identity)
 		if (v[i] == identity)
 			return true;
 	return false;
-}
-
-size_t lg_escrow_book_n_covered(const struct lg_escrow_book *b, uint32_t slot)
-{
-	return b->slots[slot].n_covered;
 }
 
 bool lg_escrow_book_covers(const struct lg_escrow_book *b, uint32_t slot, uint64_t identity)
@@ -320,7 +357,7 @@ static void slot_answered(struct lg_escrow_book *b, uint32_t number, bool is_dur
 
 static void failed(struct lg_escrow_book *b, int result)
 {
-	const char *why = result > 0 ? "another server leads, or it was changed by somebody" : strerror(-result);
+	const char *why = result > 0 ? "a slot of keys has another owner, or it was changed by somebody" : strerror(-result);
 
 	b->counts.n_failed++;
 	b->next_ns = lg_clock_now_ns() + RETRY_NS;
@@ -352,7 +389,8 @@ static void on_committed(void *arg, int result)
 	else
 		succeeded(b, commit);
 	for (size_t i = 0; i < commit->n; i++)
-		slot_answered(b, commit->slots[i], result == 0);
+		if (commit->n_opened[i] == b->slots[commit->slots[i]].n_opened)
+			slot_answered(b, commit->slots[i], result == 0);
 	LIST_REMOVE(commit, link);
 	free(commit);
 	if (b->o.flush)
@@ -362,6 +400,7 @@ static void on_committed(void *arg, int result)
 struct batch {
 	struct lg_store_write writes[LG_STORE_WRITES_MAX];
 	char keys[LG_STORE_WRITES_MAX][KEY_LEN];
+	char fences[LG_STORE_WRITES_MAX][LG_NAME_LEN];
 	void *values[LG_STORE_WRITES_MAX];
 };
 
@@ -372,7 +411,7 @@ static bool batch_add(struct lg_escrow_book *b, struct commit *commit, struct ba
 	size_t i = commit->n;
 	void *value;
 
-	if (i == LG_STORE_WRITES_MAX || commit->n_bytes + LG_ESCROW_PAGE_MAX + KEY_LEN > LG_STORE_COMMIT_BYTES_MAX)
+	if (commit->n_writes + 2 > LG_STORE_WRITES_MAX || commit->n_bytes + LG_ESCROW_PAGE_MAX + KEY_LEN > LG_STORE_COMMIT_BYTES_MAX)
 		return false;
 	slot_write(b, number, now_ns);
 	value = malloc(b->page.len);
@@ -383,7 +422,11 @@ static bool batch_add(struct lg_escrow_book *b, struct commit *commit, struct ba
 	memcpy(value, b->page.bytes, b->page.len);
 	key_of(number, batch->keys[i]);
 	batch->values[i] = value;
-	batch->writes[i] = (struct lg_store_write){ .key = batch->keys[i], .value = value, .len = b->page.len, .if_revision = s->revision };
+	if (b->o.fence)
+		batch->writes[commit->n_writes++] = b->o.fence(b->o.arg, number, batch->fences[i]);
+	batch->writes[commit->n_writes++] = (struct lg_store_write){ .key = batch->keys[i], .value = value, .len = b->page.len,
+								     .if_revision = s->revision };
+	commit->n_opened[i] = s->n_opened;
 	commit->slots[commit->n++] = (uint16_t)number;
 	commit->n_bytes += b->page.len + KEY_LEN;
 	return true;
@@ -396,7 +439,7 @@ static bool may_write(const struct slot *s)
 
 static void commit_send(struct lg_escrow_book *b, struct commit *commit, struct batch *batch)
 {
-	int r = lg_store_commit(b->o.store, batch->writes, commit->n, on_committed, commit);
+	int r = lg_store_commit_shared(b->o.store, batch->writes, commit->n_writes, on_committed, commit);
 
 	for (size_t i = 0; i < commit->n; i++)
 		free(batch->values[i]);

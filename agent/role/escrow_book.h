@@ -40,6 +40,8 @@ struct lg_escrow_book_options {
 	void (*marked)(void *arg, struct lg_escrow_entry *e, bool is_durable);
 	/* Rules of which all that counts in that slot is marked; returns how many. */
 	size_t (*covers)(void *arg, uint32_t slot, uint64_t ret_identities[LG_RULES_MAX]);
+	/* The write that asks whether the slot is still ours; key: room for its key. NULL: nobody else can own one. */
+	struct lg_store_write (*fence)(void *arg, uint32_t slot, char key[LG_NAME_LEN]);
 	/* After marks of many keys: what they brought about may go out. May be NULL. */
 	void (*flush)(void *arg);
 	void *arg;
@@ -52,11 +54,18 @@ LG_CLEANUP(struct lg_escrow_book, lg_escrow_book_free)
 
 /* From now on the keys of this slot are lent here: what its page says counts from now_ns. 0; negative errno with *c filled. */
 int lg_escrow_book_open(struct lg_escrow_book *book, uint32_t slot, uint64_t now_ns, struct lg_complaint *c);
+/* Right after that: if its page is of this revision, it is not believed that it covers any rule. */
+void lg_escrow_book_doubt(struct lg_escrow_book *book, uint32_t slot, uint64_t revision);
+/* They are lent by somebody else: of what is on its way nothing is told any more. The keys were removed before. */
+void lg_escrow_book_close(struct lg_escrow_book *book, uint32_t slot);
+/* Which rules the page of a slot covers, and its revision (0: there is none), whoever lends it. -EINVAL with *c filled if it cannot be
+ * read. */
+int lg_escrow_book_peek(struct lg_escrow_book *book, uint32_t slot, uint64_t ret_covered[LG_RULES_MAX], size_t *ret_n, uint64_t *ret_revision,
+			struct lg_complaint *c);
 bool lg_escrow_book_is_open(const struct lg_escrow_book *book, uint32_t slot);
 uint64_t lg_escrow_book_since_ns(const struct lg_escrow_book *book, uint32_t slot);
 /* Its page says, or said, that all that counts of this rule is marked. */
 bool lg_escrow_book_covers(const struct lg_escrow_book *book, uint32_t slot, uint64_t identity);
-size_t lg_escrow_book_n_covered(const struct lg_escrow_book *book, uint32_t slot);
 /* That is no longer believed of the rule, in any slot. */
 void lg_escrow_book_uncover(struct lg_escrow_book *book, uint64_t identity);
 /* A key with this id: the mark that an earlier life left of it, which is its own from now on; NULL: there is none. */

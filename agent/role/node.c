@@ -32,14 +32,6 @@ static void complain_log(const struct lg_complaint *c)
 
 /* ---- rules ---- */
 
-static uint32_t hosts_in_region(const struct lg_config *config)
-{
-	for (size_t i = 0; i < config->n_regions; i++)
-		if (strcmp(config->regions[i].name, config->region) == 0)
-			return config->regions[i].hosts;
-	return 1;
-}
-
 static const struct lg_rule_def *def_by_name(const struct lg_rules *rules, const char *name)
 {
 	for (size_t i = 0; i < rules->n; i++)
@@ -57,8 +49,6 @@ static void rules_index(struct lg_node *n)
 
 	lg_fleet_init(&n->config, &fleet);
 	memset(n->by_id, 0, sizeof(n->by_id));
-	for (id = 1; id <= LG_RULES_MAX; id++)
-		n->by_id[id].holding = (struct lg_holding){ .terms = &n->by_id[id].terms, .upstream = &n->upstream };
 	n->n_global = 0;
 	for (uint32_t i = 0; i < n->set.n_rules; i++) {
 		id = n->set.rules[i].rule_id;
@@ -174,7 +164,7 @@ int lg_node_rules_compile(struct lg_node *n, struct lg_rules *rules, struct lg_r
 			  struct lg_rule_name *ret_names, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
-				      .hosts_in_region = hosts_in_region(&n->config), .grace_ns = SHARE_GRACE_NS,
+				      .hosts_in_region = lg_node_hosts_in_region(n), .grace_ns = SHARE_GRACE_NS,
 				      .max_rules = lg_kern_max_rules(n->kern) };
 	static struct lg_ruleset old_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1];
@@ -411,83 +401,6 @@ int lg_node_reload(struct lg_node *n, const struct lg_node_reload *how, struct l
 	return 0;
 }
 
-/* ---- the upstream ---- */
-
-static void reachable_set(struct lg_node *n, bool reachable)
-{
-	int r = lg_kern_control_set(n->kern, n->config.unparsable_drop, reachable, n->config.nat64);
-
-	if (r < 0)
-		lg_error("cannot write the control words in the kernel: %s", strerror(-r));
-}
-
-static void client_up(void *arg, const struct lg_lease_welcome *welcome)
-{
-	struct lg_node *n = arg;
-
-	if (!lg_upstream_up(&n->upstream, welcome->epoch)) {
-		lg_warn("upstream %s: %s answers with epoch %u, older than the %u known: an earlier life of it, from which nothing is taken",
-			n->config.upstream, welcome->lessor, welcome->epoch, n->upstream.epoch);
-		return;
-	}
-	lg_info("upstream: %s is up, epoch %u", welcome->lessor, welcome->epoch);
-	n->upstream_why[0] = '\0';
-	reachable_set(n, true);
-	lg_node_up(n, welcome);
-}
-
-static void client_down(void *arg, const char *why)
-{
-	struct lg_node *n = arg;
-
-	/* One line per change; attempts that fail the same way again are silent. */
-	if (n->upstream.up || strcmp(n->upstream_why, why) != 0)
-		lg_warn("upstream %s: %s; leases drain, then the rules' fallback applies", n->config.upstream, why);
-	snprintf(n->upstream_why, sizeof(n->upstream_why), "%s", why);
-	if (!n->upstream.up)
-		return;
-	reachable_set(n, false);
-	lg_node_down(n);
-}
-
-static void client_grant(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant)
-{
-	lg_node_grant(arg, key, grant);
-}
-
-static void client_batch_end(void *arg)
-{
-	lg_node_flush(arg);
-}
-
-static int upstream_start(struct lg_node *n, struct lg_complaint *c)
-{
-	static const struct lg_lease_client_handlers handlers = { client_up, client_down, client_grant, client_batch_end, lg_node_rules_part };
-	struct lg_lease_hello hello = { .regions_version = n->config.regions_version, .max_keys = n->config.max_keys };
-	struct lg_control control;
-	int r;
-
-	if (!n->config.upstream[0])
-		return 0;
-	r = lg_kern_control_read(n->kern, &control);
-	if (r < 0)
-		return lg_complain(c, "cannot read the control words in the kernel: %s", strerror(-r));
-	snprintf(hello.holder, sizeof(hello.holder), "%s", n->config.name);
-	snprintf(hello.region, sizeof(hello.region), "%s", n->config.region);
-	hello.incarnation = control.incarnation;
-	r = lg_secure_start(&n->secure, &n->config, n->config.name, n->loop, c);
-	if (r == 0)
-		r = lg_lease_client_new(n->loop, n->config.upstream, &hello, &handlers, n, &n->client, c);
-	if (r < 0)
-		return r;
-	if (n->secure.tls)
-		lg_lease_client_secure(n->client, n->secure.tls, n->config.region);
-	lg_node_rules_say(n);
-	lg_lease_client_crowd(n->client, hosts_in_region(&n->config));
-	lg_upstream_crowd(&n->upstream, hosts_in_region(&n->config));
-	return 0;
-}
-
 /* ---- the loop's callbacks ---- */
 
 static void on_events(void *arg)
@@ -640,7 +553,7 @@ static int kernel_start(struct lg_node *n, const struct lg_role_args *args, stru
 	r = kern_start(n, args, ret_fail, c);
 	if (r < 0)
 		return r;
-	reachable_set(n, false);
+	lg_node_reachable_set(n, false);
 	r = lg_node_conns_start(n);
 	if (r < 0)
 		return lg_complain(c, "cannot write the timeouts of connections into the kernel: %s", strerror(-r));
@@ -701,7 +614,7 @@ static int node_start(struct lg_node *n, const struct lg_role_args *args)
 	if (r == 0)
 		r = sources_start(n);
 	if (r == 0)
-		r = upstream_start(n, &c);
+		r = lg_node_upstream_start(n, &c);
 	if (r == 0)
 		r = node_drop(n, &c);
 	if (r < 0) {
@@ -726,7 +639,7 @@ static void node_stop(struct lg_node *n, bool undo)
 		lg_node_keys_close(n);
 	else
 		n->keys = lg_table_free(n->keys);
-	lg_lease_client_free(n->client);
+	lg_replicas_free(n->replicas);
 	lg_secure_stop(&n->secure);
 	lg_admin_free(n->admin);
 	lg_http_free(n->http);
@@ -739,7 +652,7 @@ static void node_stop(struct lg_node *n, bool undo)
 		lg_source_free(n->sources[i]);
 	lg_node_links_stop(n, undo);
 	if (n->kern && !undo)
-		reachable_set(n, false);
+		lg_node_reachable_set(n, false);
 	lg_node_recount_stop(n);
 	lg_kern_free(n->kern);
 	if (n->kern && undo && n->made_alone && lg_kern_detach_all(n->config.instance, NULL, &fail, &c) < 0)
@@ -764,7 +677,7 @@ int lg_node_run(const struct lg_role_args *args)
 		return LG_EXIT_REFUSED;
 	}
 	n->lock_fd = -1;
-	n->started_ns = n->upstream.rand = lg_clock_now_ns();
+	n->started_ns = lg_clock_now_ns();
 	code = node_start(n, args);
 	if (code != LG_EXIT_OK) {
 		node_stop(n, true);

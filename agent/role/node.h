@@ -15,6 +15,7 @@
 #include "net/http.h"
 #include "net/http_keeper.h"
 #include "role/last_rules.h"
+#include "role/replicas.h"
 #include "role/node_rules.h"
 #include "role/role.h"
 #include "role/secure.h"
@@ -26,13 +27,14 @@
 struct lg_node_rule {
 	const struct lg_rule_def *def;	/* into node->rules; NULL: no rule has this id */
 	struct lg_terms terms;		/* global rules */
-	struct lg_holding holding;
 	uint64_t fingerprint;
 };
 
 struct lg_node_key {
 	struct lg_node *node;
 	struct lg_key key;
+	uint32_t slot;			/* of its region's servers */
+	struct lg_holding holding;
 	struct lg_lessee *lessee;
 	bool owes_hello;	/* to be named to the lessor since the stream came up */
 	uint64_t due_ns;
@@ -108,7 +110,7 @@ struct lg_node {
 	struct lg_http *http;
 	struct lg_admin *admin;
 	struct lg_secure secure;
-	struct lg_lease_client *client;
+	struct lg_replicas *replicas;	/* our region; NULL: the host leases nothing */
 	struct lg_source *sources[12];
 	size_t n_sources;
 	struct lg_source *ticker;
@@ -136,10 +138,10 @@ struct lg_node {
 	bool made_alone;	/* this process made the pins, and nothing enforced before */
 	uint64_t forgot_until_ns; /* what was spent before is not known here; 0: all is */
 	bool running;
-	struct lg_upstream upstream;
-	size_t n_owing;		/* keys that owe a hello */
-	bool synced;		/* the lessor was told that all have been named */
-	struct lg_lease_welcome welcome;
+	struct lg_upstream upstreams[LG_KEY_SLOTS];
+	uint32_t n_owing[LG_KEY_SLOTS];	/* keys that owe a hello */
+	struct lg_slot_set unsynced;	/* slots whose owner has not been told yet that all of them have been named */
+	struct lg_lease_welcome welcome;	/* the newest */
 	uint64_t n_connects, n_asks, n_grants, n_reloads_ok, n_reloads_failed;
 	char upstream_why[512];
 };
@@ -148,8 +150,13 @@ struct lg_node {
 int lg_node_keys_adopt(struct lg_node *n);			/* leases that an earlier agent left in the kernel */
 void lg_node_event(void *arg, const struct lg_event *event);	/* a key wants attention */
 void lg_node_tick(struct lg_node *n);				/* every key that is due */
-void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome);
-void lg_node_down(struct lg_node *n);
+void lg_node_slots_up(struct lg_node *n, const struct lg_slot_set *up);	/* these have an owner that has heard nothing yet */
+
+/* node_upstream.c */
+int lg_node_upstream_start(struct lg_node *n, struct lg_complaint *c);
+uint32_t lg_node_hosts_in_region(const struct lg_node *n);
+void lg_node_reachable_set(struct lg_node *n, bool reachable);	/* the kernel's control words */
+bool lg_node_upstream_is_up(const struct lg_node *n);
 void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant);
 void lg_node_flush(struct lg_node *n);				/* grants to the kernel, messages to the stream */
 void lg_node_sweep(struct lg_node *n);				/* buckets nobody uses leave the table */

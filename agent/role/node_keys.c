@@ -71,10 +71,10 @@ static void fx_ask(void *arg, const struct lg_ask *ask)
 	struct lg_node_key *k = arg;
 	struct lg_wire_key wire;
 
-	if (!k->node->client)
+	if (!k->node->replicas)
 		return;
 	wire_key(k->node, &k->key, &wire);
-	lg_lease_client_ask(k->node->client, &wire, ask);
+	lg_replicas_ask(k->node->replicas, k->slot, &wire, ask);
 	k->node->n_asks++;
 }
 
@@ -136,7 +136,7 @@ static struct lg_lessee_effects effects_of(struct lg_node_key *k)
 static void key_free(struct lg_node_key *k)
 {
 	if (k->owes_hello)
-		k->node->n_owing--;
+		k->node->n_owing[k->slot]--;
 	lg_lessee_free(k->lessee);
 	free(k);
 }
@@ -155,7 +155,9 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 		   struct lg_node_key **ret_key)
 {
 	struct lg_lessee_found found = { 0 };
+	uint8_t bytes[LG_KEY_BYTES_MAX];
 	struct lg_lessee_effects fx;
+	struct lg_wire_key wire;
 	struct lg_node_key *k;
 	int r;
 
@@ -165,6 +167,9 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 	k->node = n;
 	k->key = *key;
 	k->due_ns = now_ns;
+	wire_key(n, key, &wire);
+	k->slot = lg_slot_of(bytes, lg_key_bytes(wire.rule, wire.form, wire.a, wire.b, bytes));
+	k->holding = (struct lg_holding){ .terms = &n->by_id[key->rule_id].terms, .upstream = &n->upstreams[k->slot] };
 	/* What a key spent before its first lease is no part of any. */
 	if (bucket && bucket->lease_generation) {
 		found.generation = bucket->lease_generation;
@@ -174,7 +179,7 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 		found.usage = usage_of(bucket);
 		found.traffic_tok = bucket->spent_tok - bucket->returned_tok;
 	}
-	r = lg_lessee_new(&n->by_id[key->rule_id].holding, now_ns, first_seq(key, now_ns), &found, &k->lessee);
+	r = lg_lessee_new(&k->holding, now_ns, first_seq(key, now_ns), &found, &k->lessee);
 	if (r == 0)
 		r = lg_table_put(n->keys, key, k);
 	if (r < 0) {
@@ -183,7 +188,7 @@ static int key_new(struct lg_node *n, const struct lg_key *key, const struct lg_
 	}
 	if (n->forgot_until_ns)
 		lg_lessee_forgot(k->lessee, n->forgot_until_ns);
-	if (n->upstream.up) {
+	if (k->holding.upstream->up) {
 		fx = effects_of(k);
 		lg_lessee_up(k->lessee, now_ns, &fx);
 	}
@@ -243,21 +248,25 @@ void lg_node_event(void *arg, const struct lg_event *event)
 
 /* ---- hello ---- */
 
-static int key_owes(void *arg, const void *key, void *value)
-{
-	struct lg_node_key *k = value;
-
-	(void)arg;
-	(void)key;
-	k->owes_hello = true;
-	return 0;
-}
-
 struct naming {
 	struct lg_node *n;
+	const struct lg_slot_set *slots;
 	uint64_t now_ns;
 	size_t n_named;
 };
+
+static int key_owes(void *arg, const void *key, void *value)
+{
+	struct lg_node_key *k = value;
+	struct naming *naming = arg;
+
+	(void)key;
+	if (!lg_slot_set_has(naming->slots, k->slot))
+		return 0;
+	k->owes_hello = true;
+	naming->n->n_owing[k->slot]++;
+	return 0;
+}
 
 static int key_name(void *arg, const void *key, void *value)
 {
@@ -266,28 +275,35 @@ static int key_name(void *arg, const void *key, void *value)
 	struct naming *naming = arg;
 
 	(void)key;
-	if (!k->owes_hello)
+	if (!k->owes_hello || !k->holding.upstream->up)
 		return 0;
 	k->owes_hello = false;
-	k->node->n_owing--;
+	k->node->n_owing[k->slot]--;
 	lg_lessee_up(k->lessee, naming->now_ns, &fx);
 	k->due_ns = naming->now_ns;
 	return ++naming->n_named == HELLOS_PER_TICK;
 }
 
-/* Names some of the keys that owe a hello, and says so once none does. Meanwhile a key that is due says hello by itself. */
+/* Names some of the keys that owe a hello, and says of which slots all have been named. Meanwhile a key that is due says hello by itself. */
 static void name_some(struct lg_node *n)
 {
 	struct naming naming = { .n = n, .now_ns = lg_clock_now_ns() };
+	struct lg_slot_set named = { 0 };
+	uint32_t n_owing = 0;
 
-	if (!n->upstream.up || n->synced)
+	if (lg_slot_set_is_empty(&n->unsynced))
 		return;
-	if (n->n_owing)
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		n_owing += n->n_owing[slot];
+	if (n_owing)
 		lg_table_each(n->keys, key_name, &naming);
-	if (n->n_owing)
-		return;
-	n->synced = true;
-	lg_lease_client_synced(n->client, lg_status_forgot_age_ms(n->forgot_until_ns, naming.now_ns));
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (lg_slot_set_has(&n->unsynced, slot) && !n->n_owing[slot] && n->upstreams[slot].up)
+			lg_slot_set_add(&named, slot);
+	for (size_t i = 0; i < N_ELEMS(named.w); i++)
+		n->unsynced.w[i] &= ~named.w[i];
+	if (!lg_slot_set_is_empty(&named))
+		lg_replicas_synced(n->replicas, &named, lg_status_forgot_age_ms(n->forgot_until_ns, naming.now_ns));
 }
 
 /* ---- time ---- */
@@ -331,7 +347,8 @@ void lg_node_tick(struct lg_node *n)
 	struct adopting a = { n, lg_clock_now_ns() };
 	size_t n_reads;
 
-	lg_upstream_stalled(&n->upstream, n->client && lg_lease_client_is_stalled(n->client), a.now_ns);
+	if (n->replicas)
+		lg_replicas_tick(n->replicas, a.now_ns);
 	ops_flush(n);
 	n->n_due = 0;
 	lg_table_each(n->keys, due_collect, &a);
@@ -352,26 +369,24 @@ void lg_node_tick(struct lg_node *n)
 void lg_node_flush(struct lg_node *n)
 {
 	ops_flush(n);
-	if (n->client)
-		lg_lease_client_flush(n->client);
+	if (n->replicas)
+		lg_replicas_flush(n->replicas);
 }
 
 /* ---- the upstream ---- */
 
-void lg_node_up(struct lg_node *n, const struct lg_lease_welcome *welcome)
+void lg_node_slots_up(struct lg_node *n, const struct lg_slot_set *up)
 {
-	n->welcome = *welcome;
-	n->n_connects++;
-	n->synced = false;
-	n->n_owing = lg_table_count(n->keys);
-	lg_table_each(n->keys, key_owes, NULL);
+	struct naming naming = { .n = n, .slots = up };
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (lg_slot_set_has(up, slot))
+			n->n_owing[slot] = 0;
+	for (size_t i = 0; i < N_ELEMS(up->w); i++)
+		n->unsynced.w[i] |= up->w[i];
+	lg_table_each(n->keys, key_owes, &naming);
 	name_some(n);
 	lg_node_flush(n);
-}
-
-void lg_node_down(struct lg_node *n)
-{
-	lg_upstream_down(&n->upstream);
 }
 
 void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant)

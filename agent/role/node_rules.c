@@ -119,10 +119,10 @@ void lg_node_rules_say(struct lg_node *n)
 {
 	struct lg_rules_state state;
 
-	if (!n->config.rules_from_region || !n->client)
+	if (!n->config.rules_from_region || !n->replicas)
 		return;
 	state_of(n, &state);
-	lg_lease_client_rules(n->client, &state);
+	lg_replicas_rules(n->replicas, &state);
 }
 
 static void take(struct lg_node *n, struct lg_rules_doc *doc)
@@ -176,8 +176,9 @@ static int enforce_guarded(struct lg_node *n, const struct lg_rules_doc *doc, st
 	return enforce(n, doc, &how, c);
 }
 
-static void whole(struct lg_node *n, const struct lg_rules_inbox *inbox)
+void lg_node_rules_whole(void *arg, const struct lg_rules_inbox *inbox)
 {
+	struct lg_node *n = arg;
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
 	struct lg_complaint c = { 0 };
 	int r;
@@ -191,31 +192,16 @@ static void whole(struct lg_node *n, const struct lg_rules_inbox *inbox)
 		take(n, TAKE(doc));
 	else
 		refuse(n, &inbox->stamp, &c);
+	lg_node_rules_say(n);
 }
 
-void lg_node_rules_part(void *arg, const struct lg_rules_part *part)
+bool lg_node_rules_wanted(void *arg, const struct lg_rules_stamp *stamp)
 {
-	struct lg_rules_state state;
-	struct lg_node *n = arg;
-	struct lg_node_rules *m = &n->region_rules;
-	int r;
+	const struct lg_node *n = arg;
+	const struct lg_node_rules *m = &n->region_rules;
 
-	if (!n->config.rules_from_region || (m->doc && lg_rules_stamp_compare(&part->stamp, &m->doc->stamp) <= 0) ||
-	    lg_rules_stamp_compare(&part->stamp, &m->refused) <= 0)
-		return;
-	r = lg_rules_inbox_add(&m->inbox, part);
-	if (r < 0) {
-		lg_error("rules: not enough memory for version %" PRIu64, part->stamp.counter);
-		return;
-	}
-	if (r) {
-		whole(n, &m->inbox);
-		lg_rules_inbox_fini(&m->inbox);
-	}
-	state_of(n, &state);
-	state.getting = m->inbox.stamp;
-	state.got_bytes = m->inbox.got_bytes;
-	lg_lease_client_rules(n->client, &state);
+	return n->config.rules_from_region && (!m->doc || lg_rules_stamp_compare(stamp, &m->doc->stamp) > 0) &&
+	       lg_rules_stamp_compare(stamp, &m->refused) > 0;
 }
 
 /* ---- start and stop ---- */
@@ -266,7 +252,6 @@ void lg_node_rules_stop(struct lg_node *n)
 	struct lg_node_rules *m = &n->region_rules;
 
 	lg_source_free(m->ender);
-	lg_rules_inbox_fini(&m->inbox);
 	lg_rules_doc_free(m->doc);
 }
 

@@ -15,7 +15,6 @@ struct lg_node_rules {
 	struct lg_rules_stamp refused;	/* newer than that, and not in force here */
 	char why[512];
 	char file_why[512];		/* why the file that counts until there is a version does not; "" otherwise */
-	struct lg_rules_inbox inbox;
 	struct lg_source *ender;	/* of overrides */
 };
 
@@ -26,7 +25,9 @@ bool lg_node_rules_are_there(const struct lg_node *n);
 /* From now on, once the loop is there: overrides end. */
 int lg_node_rules_start(struct lg_node *n);
 void lg_node_rules_stop(struct lg_node *n);
-void lg_node_rules_part(void *arg, const struct lg_rules_part *part);	/* from the region; arg: struct lg_node */
+/* From the region: is it news, and a whole version. arg: struct lg_node. */
+bool lg_node_rules_wanted(void *arg, const struct lg_rules_stamp *stamp);
+void lg_node_rules_whole(void *arg, const struct lg_rules_inbox *inbox);
 void lg_node_rules_say(struct lg_node *n);				/* to the region: what is in force here */
 json_t *lg_node_rules_json(const struct lg_node *n);			/* of the version in force; null: rules are those of a file */
 /* What the kernel has against what was asked for. */

@@ -31,7 +31,7 @@ bool lg_node_is_ready(const struct lg_node *n, char *why, size_t len)
 
 static bool is_degraded(const struct lg_node *n)
 {
-	return n->n_global && !n->upstream.up;
+	return n->n_global && (!n->replicas || lg_replicas_slots_up(n->replicas) < LG_KEY_SLOTS);
 }
 
 /* ---- sums over keys ---- */
@@ -68,13 +68,25 @@ static void totals_take(struct lg_node *n, struct totals *t)
 
 /* ---- JSON ---- */
 
+/* The longest way to a server that we lease from; 0: not known yet. */
+static uint64_t rtt_ns(const struct lg_node *n)
+{
+	uint64_t most = 0;
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (n->upstreams[slot].up && n->upstreams[slot].rtt_ns > most)
+			most = n->upstreams[slot].rtt_ns;
+	return most;
+}
+
 static json_t *upstream_json(const struct lg_node *n)
 {
-	if (!n->client)
+	if (!n->replicas)
 		return json_null();
-	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "address", n->config.upstream, "state",
-			 n->upstream.up ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch, "rtt_ms",
-			 (double)n->upstream.rtt_ns / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why);
+	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s, s:I, s:o}", "address", n->config.upstream, "state",
+			 lg_node_upstream_is_up(n) ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch,
+			 "rtt_ms", (double)rtt_ns(n) / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why, "slots",
+			 (json_int_t)lg_replicas_slots_up(n->replicas), "servers", lg_replicas_json(n->replicas));
 }
 
 /* As seen from the daemon's own network namespace, which the tool may not share. */
@@ -414,11 +426,11 @@ static void attach_metrics(const struct lg_node *n, struct lg_metrics *m)
 
 static void upstream_metrics(struct lg_node *n, struct lg_metrics *m)
 {
-	if (!n->client)
+	if (!n->replicas)
 		return;
-	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, n->upstream.up, "lessor", n->config.region, NULL);
+	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, lg_node_upstream_is_up(n), "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, n->n_connects, "lessor", n->config.region, NULL);
-	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)n->upstream.rtt_ns / 1e9, "lessor", n->config.region, NULL);
+	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)rtt_ns(n) / 1e9, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_ASKS, n->n_asks, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_GRANTS, n->n_grants, "lessor", n->config.region, NULL);
 }

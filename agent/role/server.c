@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -40,18 +39,22 @@ static struct lg_server_rule *rule_slot(struct lg_server *s, const char *name)
 /* A rule that became another one has keys whose past nobody knows under the new one: every region may hold tokens. */
 static int rule_replace(struct lg_server *s, struct lg_server_rule *rule)
 {
-	int r;
+	int r = 0;
 
-	rule->next_succession = lg_succession_free(rule->next_succession);
-	r = lg_succession_new(lg_clock_now_ns(), &rule->next_succession);
-	for (size_t i = 0; r == 0 && i < s->regions.n; i++)
-		if (s->regions.v[i]->listed)
-			r = lg_succession_list(rule->next_succession, (uint32_t)i);
+	for (uint32_t slot = 0; r == 0 && slot < LG_KEY_SLOTS; slot++) {
+		struct lg_server_lessors *l = s->slots.v[slot].owned ? lg_slots_lessors(s, slot, (size_t)(rule - s->rules)) : NULL;
+
+		if (s->slots.v[slot].owned && !l)
+			return -ENOMEM;
+		if (!l)
+			continue;
+		l->next_succession = lg_succession_free(l->next_succession);
+		r = lg_holders_succession(&s->regions, &l->next_succession);
+	}
 	return r;
 }
 
-/* A time at which a fixed window began: windows of all lives and machines begin at multiples of their length since 1970. */
-static uint64_t origin_ns(const struct lg_server *s, uint64_t per_ns)
+uint64_t lg_server_origin_ns(const struct lg_server *s, uint64_t per_ns)
 {
 	return (s->started_ns % per_ns + per_ns - s->started_unix_ns % per_ns) % per_ns;
 }
@@ -77,27 +80,22 @@ static void rule_enforce(struct lg_server *s, struct lg_server_rule *rule)
 {
 	if (!rule->next_terms)
 		return;
-	if (rule->next_succession) {
-		lg_succession_free(rule->succession);
-		rule->succession = TAKE(rule->next_succession);
-	}
 	lg_server_escrow_rule(s, rule);
 	rule->terms = TAKE(rule->next_terms);
-	rule->home.terms = rule->region.terms = rule->terms;
-	for (size_t i = 0; i < s->config.n_regions; i++)
-		s->homes[i].holdings[rule - s->rules].terms = rule->terms;
-	rule->home.origin_ns = rule->region.origin_ns = origin_ns(s, rule->terms->per_ns);
-	rule->home.succession = rule->succession ? rule->succession : s->regions.succession;
-	rule->region.succession = s->hosts.succession;
-	rule->home.epoch = rule->region.epoch = s->epoch;
-	rule->home.rand = rule->fingerprint ^ s->started_ns;
-	rule->region.rand = ~rule->home.rand;
-}
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
+		struct lg_server_lessors *l = s->slots.v[slot].lessors[rule - s->rules];
 
-static void rule_free(struct lg_server_rule *rule)
-{
-	lg_succession_free(rule->succession);
-	lg_succession_free(rule->next_succession);
+		if (!l)
+			continue;
+		if (l->next_succession) {
+			lg_succession_free(l->succession);
+			l->succession = TAKE(l->next_succession);
+			l->home.succession = l->succession;
+		}
+		l->home.reserves = rule->reserves;
+		l->home.terms = l->region.terms = rule->terms;
+		l->home.origin_ns = l->region.origin_ns = lg_server_origin_ns(s, rule->terms->per_ns);
+	}
 }
 
 static int ticker_set(struct lg_server *s);
@@ -141,6 +139,7 @@ int lg_server_enforce(struct lg_server *s, struct lg_rules *rules, struct lg_com
 	lg_server_rules_changed(s, changed, replaced);
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		rule_enforce(s, &s->rules[i]);
+	lg_server_rules_enforced(s);
 	lg_server_flush(s);
 	return ticker_set(s);
 }
@@ -169,115 +168,11 @@ int lg_server_reload(struct lg_server *s, struct lg_complaint *c)
 	return 0;
 }
 
-/* ---- holders ---- */
-
-__attribute__((format(printf, 2, 3))) static int refuse_hello(char *why, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, 128, fmt, ap);
-	va_end(ap);
-	return -EACCES;
-}
-
-static int hello_check(struct lg_server *s, const struct lg_lease_hello *hello, char *why)
-{
-	if (!hello->is_region)
-		return strcmp(hello->region, s->config.region) == 0 ?
-			       0 :
-			       refuse_hello(why, "this is region %.60s: a host leases from its own", s->config.region);
-	if (strcmp(hello->holder, s->config.region) == 0)
-		return refuse_hello(why, "this is region %.60s itself: see the addresses in the list", s->config.region);
-	if (lg_list_hello(s, hello))
-		return refuse_hello(why, "version %llu of the region list is old: here it is %llu", (unsigned long long)hello->regions_version,
-				    (unsigned long long)s->config.regions_version);
-	for (size_t i = 0; i < s->config.n_regions; i++)
-		if (strcmp(s->names[i], hello->holder) == 0)
-			return 0;
-	return refuse_hello(why, "region %.60s is not in the list here", hello->holder);
-}
-
-/* With TLS a holder may speak for itself alone. */
-static int identity_check(struct lg_server *s, const struct lg_lease_peer *peer, const struct lg_lease_hello *hello, char *why)
-{
-	struct lg_tls_name name;
-
-	if (!s->secure.tls)
-		return 0;
-	lg_lease_peer_identity(peer, &name);
-	if (lg_secure_speaks_for(&name, hello->is_region ? hello->holder : hello->region, hello->is_region ? "" : hello->holder, why))
-		return 0;
-	s->n_impostors++;
-	lg_warn("%s says it is %s %s, and %s: refused", lg_lease_peer_address(peer), hello->is_region ? "region" : "host", hello->holder, why);
-	return -EACCES;
-}
-
-/* It is on the durable list: this is its stream from now on. */
-static void holder_welcome(struct lg_server *s, struct lg_server_holder *h, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
-			   struct lg_lease_welcome *welcome)
-{
-	if (h->peer)
-		lg_lease_peer_close(h->peer, "replaced by a newer connection of the same name");
-	h->peer = peer;
-	h->n_lives += hello->incarnation > h->incarnation;
-	h->incarnation = hello->incarnation;
-	snprintf(welcome->lessor, sizeof(welcome->lessor), "%s", s->config.region);
-	welcome->epoch = s->epoch;
-	welcome->regions_version = s->config.regions_version;
-	lg_server_rules_here(h, hello->wants_rules, &hello->rules);
-	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(peer));
-}
-
-static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease_hello *hello,
-		    struct lg_lease_welcome *welcome, char *why)
-{
-	struct lg_server *s = arg;
-	struct lg_server_holder *h;
-	int r;
-
-	r = identity_check(s, peer, hello, why);
-	if (r == 0)
-		r = hello_check(s, hello, why);
-	if (r < 0)
-		return r;
-	r = lg_holders_get(s, hello->is_region ? &s->regions : &s->hosts, hello->holder, &h);
-	if (r < 0)
-		return refuse_hello(why, "cannot note a new holder: %.60s", strerror(-r));
-	if (hello->incarnation < h->incarnation)
-		return refuse_hello(why, "a newer life of %.60s was here already", h->name);
-	if (h->waiting)
-		lg_lease_peer_close(h->waiting, "replaced by a newer connection of the same name");
-	h->waiting = NULL;
-	lg_lease_peer_set_user(peer, h);
-	if (!h->listed) {
-		h->waiting = peer;
-		h->hello = *hello;
-		return 1;
-	}
-	holder_welcome(s, h, peer, hello, welcome);
-	return 0;
-}
-
-void lg_server_listed(struct lg_server *s, struct lg_server_holder *h, int result)
-{
-	struct lg_lease_peer *peer = h->waiting;
-	struct lg_lease_welcome welcome = { 0 };
-
-	h->waiting = NULL;
-	if (!peer)
-		return;
-	if (result) {
-		lg_lease_peer_answer(peer, NULL, "a new holder could not be noted: come again");
-		return;
-	}
-	holder_welcome(s, h, peer, &h->hello, &welcome);
-	lg_lease_peer_answer(peer, &welcome, NULL);
-}
+/* ---- what holders say ---- */
 
 static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask)
 {
-	if (lg_server_leads(arg))
+	if (lg_slots_are_ours(arg))
 		lg_server_ask(arg, lg_lease_peer_user(peer), key, ask);
 }
 
@@ -289,24 +184,50 @@ static void synced(struct lg_succession *succession, const struct lg_server_hold
 	lg_succession_synced(succession, h->index);
 }
 
-static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms)
+static void slot_synced(struct lg_server_slot *slot, const struct lg_server_holder *h, uint64_t forgot_ns)
 {
-	struct lg_server_holder *h = lg_lease_peer_user(peer);
-	struct lg_server *s = arg;
-	struct lg_server_holders *kind = h->is_region ? &s->regions : &s->hosts;
+	synced(h->is_region ? slot->regions : slot->hosts, h, forgot_ns);
+	for (size_t i = 0; h->is_region && i < LG_RULES_MAX; i++)
+		if (slot->lessors[i])
+			synced(slot->lessors[i]->succession, h, forgot_ns);
+}
+
+/* epoch 0: whatever life it is in. */
+static void slots_synced(struct lg_server *s, const struct lg_server_stream *from, const struct lg_slot_set *slots, uint64_t epoch,
+			 uint64_t forgot_age_ms)
+{
+	struct lg_server_holders *kind = from->holder->is_region ? &s->regions : &s->hosts;
 	uint64_t forgot_ns = forgot_age_ms == LG_LEASE_REMEMBERS ? 0 : lg_age_end_ns(forgot_age_ms, lg_clock_now_ns());
 
 	if (forgot_ns > kind->forgot_ns)
 		kind->forgot_ns = forgot_ns;
-	synced(kind->succession, h, forgot_ns);
-	for (size_t i = 0; h->is_region && i < LG_RULES_MAX; i++)
-		synced(s->rules[i].succession, h, forgot_ns);
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
+		struct lg_server_slot *v = &s->slots.v[slot];
+
+		if (lg_slot_set_has(slots, slot) && v->owned && (!epoch || v->epoch == epoch) && lg_streams_of(from->holder, slot) == from)
+			slot_synced(v, from->holder, forgot_ns);
+	}
+}
+
+static void on_synced(void *arg, struct lg_lease_peer *peer, uint64_t forgot_age_ms)
+{
+	struct lg_slot_set all;
+
+	lg_slot_set_fill(&all);
+	slots_synced(arg, lg_lease_peer_user(peer), &all, 0, forgot_age_ms);
+}
+
+static void on_synced_slots(void *arg, struct lg_lease_peer *peer, const struct lg_slot_part *part, uint64_t forgot_age_ms)
+{
+	slots_synced(arg, lg_lease_peer_user(peer), &part->slots, part->number, forgot_age_ms);
 }
 
 static void on_batch_end(void *arg, struct lg_lease_peer *peer)
 {
-	if (lg_server_leads(arg))
-		lg_server_heard(arg, lg_lease_peer_user(peer));
+	const struct lg_server_stream *stream = lg_lease_peer_user(peer);
+
+	if (lg_slots_are_ours(arg))
+		lg_server_heard(arg, stream->holder);
 }
 
 static void on_rules(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state)
@@ -315,93 +236,11 @@ static void on_rules(void *arg, struct lg_lease_peer *peer, const struct lg_rule
 	lg_server_rules_heard(lg_lease_peer_user(peer), state);
 }
 
-static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
-{
-	struct lg_server_holder *h = lg_lease_peer_user(peer);
-	struct lg_server *s = arg;
-
-	if (h && h->waiting == peer)
-		h->waiting = NULL;
-	if (!h || h->peer != peer)
-		return;
-	h->peer = NULL;
-	h->gone_ns = lg_clock_now_ns();
-	if (s->running)
-		lg_info("%s %s is gone: %s", h->is_region ? "region" : "host", h->name, why);
-}
-
-/* ---- homes ---- */
-
-static void home_up(void *arg, const struct lg_lease_welcome *welcome)
-{
-	struct lg_server_home *home = arg;
-	const char *name = home->server->names[home->region];
-
-	/* Its epochs are not those of the home we meant. */
-	if (strcmp(welcome->lessor, name) != 0) {
-		snprintf(home->why, sizeof(home->why), "its address leads to region %s: see the addresses in the list", welcome->lessor);
-		lg_error("home %s: %s", name, home->why);
-		return;
-	}
-	lg_info("home %s is up, epoch %u", welcome->lessor, welcome->epoch);
-	lg_server_home_up(home, welcome->epoch);
-	lg_server_flush(home->server);
-}
-
-static void home_down(void *arg, const char *why)
-{
-	struct lg_server_home *home = arg;
-	struct lg_server *s = home->server;
-
-	if (home->upstream.up || strcmp(home->why, why) != 0)
-		lg_warn("home %s: %s; its keys drain what is leased", s->names[home->region], why);
-	snprintf(home->why, sizeof(home->why), "%s", why);
-	if (home->upstream.up)
-		lg_server_home_down(home);
-}
-
-static void home_grant(void *arg, const struct lg_wire_key *key, const struct lg_grant *grant)
-{
-	lg_server_grant(arg, key, grant);
-}
-
-static void home_batch_end(void *arg)
-{
-	struct lg_server_home *home = arg;
-
-	lg_server_flush(home->server);
-}
-
-static int homes_start(struct lg_server *s, struct lg_complaint *c)
-{
-	static const struct lg_lease_client_handlers handlers = { home_up, home_down, home_grant, home_batch_end, lg_server_rules_part };
-	struct lg_lease_hello hello = { .is_region = true, .incarnation = s->epoch,
-					.regions_version = s->config.regions_version };
-	int r;
-
-	snprintf(hello.holder, sizeof(hello.holder), "%s", s->config.region);
-	snprintf(hello.region, sizeof(hello.region), "%s", s->config.region);
-	for (size_t i = 0; i < s->config.n_regions; i++) {
-		if (i == s->self)
-			continue;
-		r = lg_lease_client_new(s->loop, lg_config_dial(&s->config, s->names[i]), &hello, &handlers, &s->homes[i],
-					&s->homes[i].client, c);
-		if (r < 0)
-			return r;
-		if (s->secure.tls)
-			lg_lease_client_secure(s->homes[i].client, s->secure.tls, s->names[i]);
-	}
-	lg_server_rules_say(s);
-	lg_server_home_up(&s->homes[s->self], s->epoch);
-	lg_holders_settle(s);
-	return 0;
-}
-
 /* ---- the loop's callbacks ---- */
 
 static void on_tick(void *arg)
 {
-	if (lg_server_leads(arg))
+	if (lg_slots_are_ours(arg))
 		lg_server_tick(arg);
 }
 
@@ -410,7 +249,7 @@ static void on_sweep(void *arg)
 	lg_server_sweep(arg);
 	lg_server_escrow_sweep(arg);
 	lg_server_journal_watch(arg);
-	lg_holders_settle(arg);
+	lg_slots_settle(arg);
 }
 
 static void on_prune(void *arg)
@@ -436,14 +275,9 @@ static void on_hup(void *arg)
 		lg_error("reload: %s; nothing was changed", text);
 }
 
-static void stop(struct lg_server *s)
-{
-	lg_loop_stop(s->loop, LG_EXIT_OK);
-}
-
 static void on_stop(void *arg)
 {
-	lg_server_escrow_finish(arg, stop);
+	lg_server_escrow_finish(arg, lg_slots_leave);
 }
 
 /* The ticker beats at the shortest tick of the rules in force. */
@@ -487,9 +321,8 @@ static int self_find(struct lg_server *s)
 		s->names[i] = s->config.regions[i].name;
 		s->homes[i].server = s;
 		s->homes[i].region = i;
-		s->homes[i].upstream.rand = lg_clock_now_ns() + i;
-		for (size_t slot = 0; slot < LG_RULES_MAX; slot++)
-			s->homes[i].holdings[slot].upstream = &s->homes[i].upstream;
+		for (size_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+			s->homes[i].upstreams[slot].rand = lg_clock_now_ns() + LG_KEY_SLOTS * i + slot;
 		if (strcmp(s->names[i], s->config.region) == 0)
 			s->self = i;
 	}
@@ -512,7 +345,8 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 /* The door opens when all else is there: whoever comes in is served. */
 static int service_start(struct lg_server *s, struct lg_complaint *c)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, on_rules };
+	static const struct lg_lease_server_handlers handlers = { lg_streams_hello, on_ask, on_synced, on_batch_end, lg_streams_gone,
+								  on_synced_slots, lg_streams_lives, on_rules };
 	int r;
 
 	r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
@@ -532,7 +366,20 @@ static int start_failed(int r, struct lg_complaint *c)
 	return lg_role_exit(r);
 }
 
-/* This process leads: who may hold leases is read, and what this life is begins to be written. */
+/* Something to say as our epoch as long as no slot is ours. */
+static int epoch_read(struct lg_server *s, struct lg_complaint *c)
+{
+	uint64_t stored = 1, revision;
+	size_t len;
+	int r = lg_store_get(s->store, "epoch", &stored, sizeof(stored), &len, &revision);
+
+	if (r < 0)
+		return lg_complain(c, "store: the epoch cannot be read: %s", strerror(-r));
+	s->epoch = stored < 1 || stored > UINT32_MAX ? 1 : (uint32_t)stored;
+	return 0;
+}
+
+/* Who owns what and who may hold leases is read; what must be durable before anything is lent begins to be written. */
 static void life_begin(struct lg_server *s)
 {
 	struct lg_complaint c = { 0 };
@@ -542,8 +389,14 @@ static void life_begin(struct lg_server *s)
 	s->started_ns = lg_clock_now_ns();
 	s->started_unix_ns = lg_clock_unix_ns();
 	r = lg_holders_start(s, &c);
+	if (r == 0)
+		r = epoch_read(s, &c);
+	if (r == 0)
+		r = lg_server_escrow_start(s, &c);
 	if (r < 0)
 		lg_loop_stop(s->loop, start_failed(r, &c));
+	else if (!s->n_unsaved)
+		lg_server_saved(s);
 }
 
 void lg_server_saved(struct lg_server *s)
@@ -553,7 +406,7 @@ void lg_server_saved(struct lg_server *s)
 	int r;
 
 	if (s->is_spoiled) {
-		lg_loop_stop(s->loop, lg_store_leads_until_ns(s->store) ? LG_EXIT_REFUSED : LIFE_OVER);
+		lg_loop_stop(s->loop, lg_store_is_shared(s->store) ? LIFE_OVER : LG_EXIT_REFUSED);
 		return;
 	}
 	r = lg_server_journal_start(s, &c);
@@ -565,39 +418,23 @@ void lg_server_saved(struct lg_server *s)
 		r = tickers_start(s);
 	if (r == 0)
 		r = service_start(s, &c);
+	if (r == 0)
+		r = lg_homes_start(s, &c);
 	s->running = r == 0;
 	if (r == 0)
-		r = homes_start(s, &c);
-	if (r < 0) {
+		r = lg_slots_start(s, &c);
+	if (r < 0)
 		lg_loop_stop(s->loop, start_failed(r, &c));
-		return;
-	}
-	lg_info("region %s: leasing at %s, epoch %u", s->config.region, s->config.listen, s->epoch);
-	lg_info("ready");
-}
-
-bool lg_server_leads(struct lg_server *s)
-{
-	if (lg_clock_now_ns() < lg_store_leads_until_ns(s->store))
-		return true;
-	if (s->has_begun) {
-		lg_error("store: this server leads no longer: it lends nothing from now on, and waits until it leads again");
-		s->has_begun = s->running = false;
-		lg_loop_stop(s->loop, LIFE_OVER);
-	}
-	return false;
 }
 
 static void on_store(void *arg)
 {
 	struct lg_server *s = arg;
 
-	if (!s->has_begun && lg_server_leads(s))
+	if (!s->has_begun && lg_store_is_ready(s->store, NULL))
 		life_begin(s);
-	else if (s->has_begun)
-		lg_server_leads(s);
-	else if (lg_store_is_ready(s->store, NULL) && lg_store_leader(s->store)[0])
-		lg_info("store: %s leads region %s; this server takes over when it is gone", lg_store_leader(s->store), s->config.region);
+	else if (s->running)
+		lg_slots_look(s);
 }
 
 /* The first line of a file. */
@@ -643,8 +480,7 @@ static int store_start(struct lg_server *s, struct lg_complaint *c)
 		return r;
 	if (strcmp(s->config.store, "memory") == 0)
 		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
-	r = lg_server_rules_watch(s);
-	return r < 0 ? r : lg_store_lead(s->store);
+	return lg_server_rules_watch(s);
 }
 
 /* A descriptor for each holder: as many as the process may have. */
@@ -694,6 +530,7 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args, st
 	r = keeper_get(s, keeper, is_first, &c);
 	if (r == 0)
 		r = lg_role_secret_read(&s->config, &s->secret_keys, &c);
+	lg_slots_name(s->slots.name);
 	if (r == 0)
 		r = self_find(s);
 	if (r == 0)
@@ -718,18 +555,16 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args, st
 static void server_stop(struct lg_server *s)
 {
 	s->running = false;
-	for (size_t i = 0; i < s->config.n_regions; i++)
-		lg_lease_client_free(s->homes[i].client);
+	lg_homes_stop(s);
 	lg_lease_server_free(s->service);
 	lg_secure_stop(&s->secure);
 	lg_server_keys_close(s);
+	lg_slots_stop(s);
 	lg_admin_free(s->admin);
 	lg_http_free(s->http);
 	lg_source_free(s->ticker);
 	for (size_t i = 0; i < s->n_sources; i++)
 		lg_source_free(s->sources[i]);
-	for (size_t i = 0; i < LG_RULES_MAX; i++)
-		rule_free(&s->rules[i]);
 	lg_server_journal_stop(s);
 	lg_server_rules_stop(s);
 	lg_store_free(s->store);
@@ -740,7 +575,7 @@ static void server_stop(struct lg_server *s)
 		close(s->lock_fd);
 }
 
-/* One life of a server, from its start until it ends or leads no longer. */
+/* One life of a server, from its start until it ends or begins anew. */
 static int life_run(const struct lg_role_args *args, struct lg_http_keeper **keeper, bool is_first)
 {
 	struct lg_server *s;

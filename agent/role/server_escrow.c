@@ -2,8 +2,8 @@
 /*
  * A rule is *covered* in a slot of keys when its page says that all that counts of it is marked: then a key that is not on the page has
  * nothing out. A life may say so of a rule once nothing can count any more that was lent without a mark. It must no longer say so when it
- * begins to lend without: so a rule that reserves goes on doing so until its server ends, and a life that will lend a rule without marks
- * makes that durable before it lends anything.
+ * begins to lend without: so a rule that reserves goes on doing so until its server ends, and whoever comes to own a slot and will lend a
+ * rule of its page without marks makes durable, as it claims the slot, that this page is not to be believed.
  */
 #include "role/server_escrow.h"
 
@@ -28,10 +28,7 @@ struct rule_marks {
 
 struct lg_server_escrow {
 	struct lg_escrow_book *book;
-	bool first_life;
-	bool is_starting;
-	size_t n_reserving;			/* as the rules are that this life begins with */
-	uint64_t reserving[LG_RULES_MAX];
+	struct lg_slot_set first;		/* slots that nobody had before */
 	struct rule_marks rules[LG_RULES_MAX];	/* by slot */
 	struct lg_source *deadline;
 	lg_server_escrow_done *done;
@@ -55,20 +52,9 @@ static bool covers(const struct lg_server *s, uint32_t slot, size_t i)
 
 	if (!m->since_ns)
 		return false;
-	if (lg_escrow_book_covers(e->book, slot, m->identity) || (e->first_life && m->since_ns == EVER && !m->unmarked_ns))
+	if (lg_escrow_book_covers(e->book, slot, m->identity) || (lg_slot_set_has(&e->first, slot) && m->since_ns == EVER && !m->unmarked_ns))
 		return true;
 	return lg_clock_now_ns() > lg_add_cap(from_ns, horizon_ns(s->rules[i].terms));
-}
-
-/* Before this life lends: what the page says, of rules that will go on to be marked. */
-static size_t covers_at_start(const struct lg_server_escrow *e, uint32_t slot, uint64_t ret[LG_RULES_MAX])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < e->n_reserving; i++)
-		if (lg_escrow_book_covers(e->book, slot, e->reserving[i]))
-			ret[n++] = e->reserving[i];
-	return n;
 }
 
 static size_t on_covers(void *arg, uint32_t slot, uint64_t ret[LG_RULES_MAX])
@@ -76,8 +62,6 @@ static size_t on_covers(void *arg, uint32_t slot, uint64_t ret[LG_RULES_MAX])
 	const struct lg_server *s = arg;
 	size_t n = 0;
 
-	if (s->escrow->is_starting)
-		return covers_at_start(s->escrow, slot, ret);
 	for (size_t i = 0; i < LG_RULES_MAX; i++)
 		if (covers(s, slot, i))
 			ret[n++] = s->escrow->rules[i].identity;
@@ -104,12 +88,10 @@ void lg_server_escrow_rule(struct lg_server *s, struct lg_server_rule *rule)
 	m->identity = rule->identity;
 	if (is_other && m->since_ns)
 		m->since_ns = lg_clock_now_ns();
-	if (rule->home.reserves || !rule->next_terms->reserves)
+	if (rule->reserves || !rule->next_terms->reserves)
 		return;
-	rule->home.reserves = true;
+	rule->reserves = true;
 	m->since_ns = is_new ? EVER : lg_clock_now_ns();
-	if (!s->escrow->first_life && is_new)
-		m->since_ns = lg_clock_now_ns();
 }
 
 /* ---- keys ---- */
@@ -119,7 +101,7 @@ static struct lg_server_home_key *key_of(struct lg_escrow_entry *e)
 	return (struct lg_server_home_key *)((char *)e - offsetof(struct lg_server_home_key, escrow));
 }
 
-int lg_server_escrow_home(struct lg_server_home_key *k, uint64_t now_ns)
+int lg_server_escrow_home(struct lg_server_home_key *k, struct lg_lessor *lessor, uint64_t now_ns)
 {
 	struct lg_escrow_book *book = k->server->escrow->book;
 	struct lg_server_rule *rule = &k->server->rules[k->key.rule_id - 1];
@@ -129,15 +111,15 @@ int lg_server_escrow_home(struct lg_server_home_key *k, uint64_t now_ns)
 	int r;
 
 	lg_escrow_id(rule->identity, bytes, len, k->escrow.id);
-	k->escrow.slot = (uint16_t)lg_slot_of(bytes, len);
-	k->escrow.lessor = &rule->home;
+	k->escrow.slot = (uint16_t)k->slot;
+	k->escrow.lessor = lessor;
 	past.mark = lg_escrow_book_claim(book, &k->escrow);
 	if (past.mark)
 		past.since_ns = lg_escrow_book_since_ns(book, k->escrow.slot);
-	if (rule->home.reserves && lg_escrow_book_covers(book, k->escrow.slot, rule->identity))
-		r = lg_home_new_after(&rule->home, &past, now_ns, &k->home);
+	if (lessor->reserves && lg_escrow_book_covers(book, k->escrow.slot, rule->identity))
+		r = lg_home_new_after(lessor, &past, now_ns, &k->home);
 	else
-		r = lg_home_new(&rule->home, now_ns, &k->home);
+		r = lg_home_new(lessor, now_ns, &k->home);
 	k->escrow.home = k->home;
 	if (r == 0 && lg_home_reserves(k->home))
 		lg_escrow_book_add(book, &k->escrow);
@@ -174,19 +156,15 @@ static void on_marked(void *arg, struct lg_escrow_entry *e, bool is_durable)
 
 static void on_flush(void *arg)
 {
-	struct lg_server_escrow *e = ((struct lg_server *)arg)->escrow;
 	struct lg_server *s = arg;
-	struct lg_escrow_book_counts counts;
 
-	if (e->is_starting) {
-		lg_escrow_book_counts(e->book, &counts);
-		if (counts.why || lg_escrow_book_is_done(e->book)) {
-			e->is_starting = false;
-			lg_holders_saved(s, counts.why ? -EIO : 0);
-		}
-	} else if (s->running) {
+	if (s->running)
 		lg_server_flush(s);
-	}
+}
+
+static struct lg_store_write on_fence(void *arg, uint32_t slot, char key[LG_NAME_LEN])
+{
+	return lg_slots_fence(arg, slot, key);
 }
 
 static void finished(struct lg_server *s)
@@ -230,58 +208,67 @@ void lg_server_escrow_finish(struct lg_server *s, lg_server_escrow_done *done)
 
 /* ---- begin and end ---- */
 
-static void reserving_find(struct lg_server *s)
+static bool is_reserving(const struct lg_server *s, uint64_t identity)
 {
-	struct lg_fleet fleet;
-	struct lg_terms terms;
-
-	lg_fleet_init(&s->config, &fleet);
-	for (size_t i = 0; i < s->first_rules->n && s->escrow->n_reserving < LG_RULES_MAX; i++) {
-		const struct lg_rule_def *def = &s->first_rules->v[i];
-
-		lg_terms_init(def, &fleet, &terms);
-		if (def->scope == LG_SCOPE_GLOBAL && terms.reserves)
-			s->escrow->reserving[s->escrow->n_reserving++] = lg_rule_identity(def);
-	}
+	for (size_t i = 0; i < LG_RULES_MAX; i++)
+		if (s->rules[i].reserves && s->rules[i].identity == identity)
+			return true;
+	return false;
 }
 
-static int slots_open(struct lg_server *s, struct lg_complaint *c)
+int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, uint64_t *ret_revision)
 {
-	struct lg_server_escrow *e = s->escrow;
-	uint64_t kept[LG_RULES_MAX];
-	bool any = false;
-	int r = 0;
+	uint64_t covered[LG_RULES_MAX];
+	struct lg_complaint c = { 0 };
+	size_t n = 0;
 
-	for (uint32_t slot = 0; r == 0 && slot < LG_KEY_SLOTS; slot++) {
-		r = lg_escrow_book_open(e->book, slot, s->started_ns, c);
-		if (r < 0 || covers_at_start(e, slot, kept) == lg_escrow_book_n_covered(e->book, slot))
-			continue;
-		lg_escrow_book_touch(e->book, slot);
-		any = true;
+	/* Nobody who comes after us could read it either. */
+	if (lg_escrow_book_peek(s->escrow->book, slot, covered, &n, ret_revision, &c) < 0) {
+		lg_error("%s", c.text);
+		lg_loop_stop(s->loop, LG_EXIT_REFUSED);
+		return -EBADMSG;
 	}
-	if (r < 0 || !any)
-		return r;
-	e->is_starting = true;
-	s->n_unsaved++;
-	lg_escrow_book_write(e->book, s->started_ns);
+	for (size_t i = 0; i < n; i++)
+		if (!is_reserving(s, covered[i]))
+			return 0;
+	if (!*ret_revision || before != *ret_revision)
+		*ret_revision = 0;
 	return 0;
 }
 
-int lg_server_escrow_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
+int lg_server_escrow_open(struct lg_server *s, uint32_t slot, bool is_first, uint64_t doubtful)
+{
+	struct lg_complaint c = { 0 };
+	int r;
+
+	if (is_first)
+		lg_slot_set_add(&s->escrow->first, slot);
+	else
+		lg_slot_set_del(&s->escrow->first, slot);
+	r = lg_escrow_book_open(s->escrow->book, slot, lg_clock_now_ns(), &c);
+	if (r < 0)
+		lg_error("%s", c.text);
+	else
+		lg_escrow_book_doubt(s->escrow->book, slot, doubtful);
+	return r;
+}
+
+void lg_server_escrow_close(struct lg_server *s, uint32_t slot)
+{
+	lg_escrow_book_close(s->escrow->book, slot);
+}
+
+int lg_server_escrow_start(struct lg_server *s, struct lg_complaint *c)
 {
 	struct lg_escrow_book_options options = {
 		.store = s->store, .writer = s->started_unix_ns ^ s->started_ns << 20 ^ (uint64_t)getpid(), .at_ns = s->started_ns,
-		.at_unix_ns = s->started_unix_ns, .marked = on_marked, .covers = on_covers, .flush = on_flush, .arg = s,
+		.at_unix_ns = s->started_unix_ns, .marked = on_marked, .covers = on_covers, .flush = on_flush, .fence = on_fence, .arg = s,
 	};
 	int r;
 
 	s->escrow = calloc(1, sizeof(*s->escrow));
 	r = s->escrow ? lg_escrow_book_new(&options, &s->escrow->book) : -ENOMEM;
-	if (r < 0)
-		return lg_complain(c, "cannot keep what is going to be lent: %s", strerror(-r));
-	s->escrow->first_life = first_life;
-	reserving_find(s);
-	return slots_open(s, c);
+	return r < 0 ? lg_complain(c, "cannot keep what is going to be lent: %s", strerror(-r)) : 0;
 }
 
 void lg_server_escrow_stop(struct lg_server *s)

@@ -12,15 +12,21 @@ struct lg_server;
 struct lg_server_home_key;
 struct lg_server_rule;
 
-/* A life begins: reads all slots, before anything is lent; what must not be believed of them any more counts in n_unsaved. first_life: no
- * earlier life is known, so nothing that counts was lent. */
-int lg_server_escrow_start(struct lg_server *s, bool first_life, struct lg_complaint *c);
+int lg_server_escrow_start(struct lg_server *s, struct lg_complaint *c);
+/* A slot is about to be claimed, and its page was doubtful at revision `before` (0: it was not): the revision at which it is from now on, 0:
+ * it is to be believed. */
+int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, uint64_t *ret_revision);
+/* This server owns a slot: reads its page. is_first: nobody has had it before, so nothing that counts was lent. A page of the revision
+ * `doubtful` is not believed. */
+int lg_server_escrow_open(struct lg_server *s, uint32_t slot, bool is_first, uint64_t doubtful);
+/* And no longer: its keys are gone already. */
+void lg_server_escrow_close(struct lg_server *s, uint32_t slot);
 void lg_server_escrow_stop(struct lg_server *s);
 /* next_terms of the rule are about to be in force. */
 void lg_server_escrow_rule(struct lg_server *s, struct lg_server_rule *rule);
 
 /* Makes the home of a key, by what an earlier life marked. 0 or negative errno. */
-int lg_server_escrow_home(struct lg_server_home_key *k, uint64_t now_ns);
+int lg_server_escrow_home(struct lg_server_home_key *k, struct lg_lessor *lessor, uint64_t now_ns);
 /* The key goes. */
 void lg_server_escrow_forget(struct lg_server_home_key *k, uint64_t now_ns);
 /* An effect of its home: a mark is due. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Who has leases from here. The list is durable: after a restart it says whose tokens may still be out, and nobody is granted anything
- * before he is on it.
+ * Who has leases from here. The list is durable, and all servers of the region have it in common: whoever comes to own a slot of keys
+ * knows by it whose tokens may be out, and nobody is granted anything before he is on it.
  */
 #include "role/server.h"
 
@@ -33,8 +33,18 @@ static int holder_add(struct lg_server *s, struct lg_server_holders *kind, const
 	h->server = s;
 	h->is_region = kind == &s->regions;
 	h->index = (uint32_t)kind->n;
+	h->gone_ns = lg_clock_now_ns();
+	LIST_INIT(&h->streams);
+	if (h->is_region) {
+		h->lives = calloc(1, sizeof(*h->lives));
+		if (!h->lives) {
+			free(h);
+			return -ENOMEM;
+		}
+	}
 	r = lg_table_put(kind->by_name, key, h);
 	if (r < 0) {
+		free(h->lives);
 		free(h);
 		return r;
 	}
@@ -43,173 +53,130 @@ static int holder_add(struct lg_server *s, struct lg_server_holders *kind, const
 	return 0;
 }
 
-struct listing {
-	struct lg_server *s;
-	struct lg_server_holders *kind;
-};
+/* ---- the durable list ---- */
 
-static int list_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+static struct lg_server_holder *holder_of(struct lg_server_holders *kind, const char *name)
 {
-	struct listing *l = arg;
-	struct lg_server_holder *h;
-	int r;
+	char key[LG_NAME_LEN] = { 0 };
 
-	(void)value;
-	(void)len;
-	(void)revision;
-	r = holder_add(l->s, l->kind, key + strlen(l->kind->prefix), &h);
-	if (r < 0)
-		return r;
-	h->listed = true;
-	h->gone_ns = l->s->started_ns;
-	return lg_succession_list(l->kind->succession, h->index);
+	snprintf(key, sizeof(key), "%s", name);
+	return lg_table_get(kind->by_name, key);
 }
 
-static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const char *prefix)
+/* All servers of the region write the list. An entry that says other than the name is marked: its holder is to leave, if nobody objects. */
+static void entry_seen(struct lg_server *s, struct lg_server_holders *kind, const char *key, const void *value, size_t len, uint64_t revision)
 {
-	struct listing l = { s, kind };
+	const char *name = key + strlen(kind->prefix);
+	struct lg_server_holder *h = strlen(name) < LG_NAME_LEN ? holder_of(kind, name) : NULL;
+	bool was_marked;
+
+	if (!h && value && strlen(name) < LG_NAME_LEN && holder_add(s, kind, name, &h) < 0) {
+		lg_error("store: %s is on the list of holders and cannot be noted here", name);
+		return;
+	}
+	if (!h)
+		return;
+	was_marked = h->is_marked;
+	h->listed = value != NULL;
+	h->revision = revision;
+	h->is_marked = value && (len != strlen(name) || memcmp(value, name, len) != 0);
+	if (h->is_marked && !was_marked)
+		h->marked_ns = lg_clock_now_ns();
+	/* It has a stream here: it stays, or comes again. */
+	if (!lg_holder_is_noted(h) && !LIST_EMPTY(&h->streams))
+		lg_holders_get(s, kind, name, &h);
+}
+
+static void on_host(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct lg_server *s = arg;
+
+	entry_seen(s, &s->hosts, key, value, len, revision);
+}
+
+static void on_region(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	struct lg_server *s = arg;
+
+	entry_seen(s, &s->regions, key, value, len, revision);
+}
+
+static int host_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	on_host(arg, key, value, len, revision);
+	return 0;
+}
+
+static int region_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	on_region(arg, key, value, len, revision);
+	return 0;
+}
+
+static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const char *prefix, lg_store_fn *one, lg_store_seen *seen)
+{
 	int r;
 
 	kind->prefix = prefix;
 	STAILQ_INIT(&kind->ready);
 	r = lg_table_new(LG_NAME_LEN, LG_HOLDERS_MAX, &kind->by_name);
 	if (r == 0)
-		r = lg_succession_new(s->started_ns, &kind->succession);
-	if (r == 0)
-		r = lg_store_each(s->store, prefix, list_one, &l);
-	if (r == 0 && kind->n == 0)
-		kind->succession = lg_succession_free(kind->succession);
+		r = lg_store_each(s->store, prefix, one, s);
+	return r < 0 ? r : lg_store_watch(s->store, prefix, seen, s);
+}
+
+int lg_holders_succession(const struct lg_server_holders *kind, struct lg_succession **ret_succession)
+{
+	_cleanup_(lg_succession_free) struct lg_succession *succession = NULL;
+	uint32_t n = 0;
+	int r;
+
+	r = lg_succession_new(lg_clock_now_ns(), &succession);
+	for (size_t i = 0; r == 0 && i < kind->n; i++) {
+		if (!kind->v[i]->listed)
+			continue;
+		r = lg_succession_list(succession, kind->v[i]->index);
+		n++;
+	}
+	if (r == 0 && n)
+		*ret_succession = TAKE(succession);
 	return r;
 }
 
-/* A number in the store; 0 when it is not there. */
-static int number_read(struct lg_server *s, const char *key, uint64_t *ret, uint64_t *ret_revision)
-{
-	uint64_t value = 0, revision = 0;
-	size_t len = 0;
-	int r;
-
-	r = lg_store_get(s->store, key, &value, sizeof(value), &len, &revision);
-	if (r == 0 && len != sizeof(value))
-		return -EBADMSG;
-	if (r < 0)
-		return r;
-	*ret = r == 1 ? 0 : value;
-	*ret_revision = r == 1 ? 0 : revision;
-	return 0;
-}
-
 /* One commit less to wait for before this life lends. */
-void lg_holders_saved(struct lg_server *s, int result)
+static void saved(struct lg_server *s, int result)
 {
 	if (result) {
 		s->is_spoiled = true;
-		lg_error("store: what a life begins with could not be written: %s",
-			 result > 0 ? "this server leads no longer" : strerror(-result));
+		lg_error("store: what a server begins with could not be written: %s", result > 0 ? "another one wrote" : strerror(-result));
 	}
 	if (--s->n_unsaved == 0)
 		lg_server_saved(s);
 }
 
-static void on_saved(void *arg, int result)
-{
-	lg_holders_saved(arg, result);
-}
-
-int lg_holders_save(struct lg_server *s, const struct lg_store_write *write)
-{
-	int r = lg_store_commit(s->store, write, 1, on_saved, s);
-
-	s->n_unsaved += r == 0;
-	return r;
-}
-
-/* The epoch of this life: durable before anybody hears it. */
-static int epoch_start(struct lg_server *s, uint64_t *ret_before)
-{
-	uint64_t revision, stored, wall = lg_clock_unix_s();
-	struct lg_store_write write = { .key = "epoch", .value = &stored, .len = sizeof(stored) };
-	int r;
-
-	r = number_read(s, "epoch", &stored, &revision);
-	if (r < 0)
-		return r;
-	*ret_before = stored;
-	stored = stored + 1 > wall ? stored + 1 : wall;
-	if (stored > UINT32_MAX)
-		return -ERANGE;
-	write.if_revision = revision;
-	s->epoch = (uint32_t)stored;
-	return lg_holders_save(s, &write);
-}
-
-/* Whether the life before this one had learned what was out when it ended. */
-static int settled_start(struct lg_server *s, uint64_t before)
-{
-	uint64_t settled, revision;
-	int r;
-
-	r = number_read(s, "settled", &settled, &revision);
-	if (r == 0 && settled != before && s->regions.succession)
-		lg_succession_unsettled(s->regions.succession);
-	return r;
-}
-
-static void on_settled(void *arg, int result)
-{
-	struct lg_server *s = arg;
-
-	s->is_settling = false;
-	s->settled = result == 0;
-}
-
-void lg_holders_settle(struct lg_server *s)
-{
-	const struct lg_succession *old = s->regions.succession;
-	uint64_t epoch = s->epoch;
-	struct lg_store_write writes[2] = { { .key = "settled", .value = &epoch, .len = sizeof(epoch), .if_revision = UINT64_MAX } };
-	uint64_t longest_ns = 0;
-
-	if (s->settled || s->is_settling)
-		return;
-	for (size_t i = 0; i < LG_RULES_MAX; i++)
-		if (s->rules[i].live && s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns > longest_ns)
-			longest_ns = s->rules[i].terms->ttl_ns + s->rules[i].terms->grace_ns;
-	if (old && lg_succession_missing(old) && lg_clock_now_ns() < lg_succession_since_ns(old) + longest_ns)
-		return;
-	lg_list_settle(s, &writes[1]);
-	s->is_settling = lg_store_commit(s->store, writes, 2, on_settled, s) == 0;
-}
-
 int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
 {
-	uint64_t before = 0;
 	int r;
 
-	r = epoch_start(s, &before);
+	r = kind_start(s, &s->hosts, "holder/host/", host_one, on_host);
 	if (r == 0)
-		r = kind_start(s, &s->hosts, "holder/host/");
-	if (r == 0)
-		r = kind_start(s, &s->regions, "holder/region/");
-	if (r == 0)
-		r = settled_start(s, before);
+		r = kind_start(s, &s->regions, "holder/region/", region_one, on_region);
 	if (r == 0)
 		r = lg_holders_get(s, &s->regions, s->config.region, &s->self_holder);
 	if (r < 0)
 		return lg_complain(c, "store: cannot read who holds leases: %s", strerror(-r));
-	s->self_holder->incarnation = s->epoch;
-	s->self_holder->n_lives = 1;
-	r = lg_list_start(s, before == 0, c);
-	return r < 0 ? r : lg_server_escrow_start(s, before == 0 && !s->regions.succession, c);
+	return lg_list_start(s, c);
 }
 
 static void kind_stop(struct lg_server_holders *kind)
 {
-	for (size_t i = 0; i < kind->n; i++)
+	for (size_t i = 0; i < kind->n; i++) {
+		lg_streams_free(kind->v[i]);
+		free(kind->v[i]->lives);
 		free(kind->v[i]);
+	}
 	free(kind->v);
 	lg_table_free(kind->by_name);
-	lg_succession_free(kind->succession);
 }
 
 void lg_holders_stop(struct lg_server *s)
@@ -219,60 +186,47 @@ void lg_holders_stop(struct lg_server *s)
 	kind_stop(&s->regions);
 }
 
+bool lg_holder_is_noted(const struct lg_server_holder *h)
+{
+	return h->listed && !h->is_marked;
+}
+
 static void on_listed(void *arg, int result)
 {
 	struct lg_server_holder *h = arg;
 
 	h->is_listing = false;
-	h->listed = result == 0;
 	if (h->server->running)
-		lg_server_listed(h->server, h, result);
+		lg_streams_listed(h->server, h, result);
 	else
-		lg_holders_saved(h->server, result);
+		saved(h->server, result);
 }
 
-/* Where that failed, too, it is put on again before it gets anything: what is durable is not known. */
-static void on_unlisted(void *arg, int result)
-{
-	struct lg_server_holder *h = arg;
-
-	(void)result;
-	h->is_leaving = false;
-	h->listed = false;
-}
-
-/* Puts a holder on the list, or takes it off. */
-static int place_write(struct lg_server_holders *kind, struct lg_server_holder *h, bool listed)
+static int place_write(struct lg_server_holders *kind, struct lg_server_holder *h)
 {
 	char key[LG_STORE_KEY_MAX];
-	struct lg_store_write write = { .key = key, .value = listed ? h->name : NULL, .len = strlen(h->name), .if_revision = UINT64_MAX };
+	struct lg_store_write write = { .key = key, .value = h->name, .len = strlen(h->name), .if_revision = LG_STORE_REVISION_ANY };
 	struct lg_server *s = h->server;
 	int r;
 
 	snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
-	r = lg_store_commit(s->store, &write, 1, listed ? on_listed : on_unlisted, h);
-	if (r == 0 && listed && !s->running)
+	r = lg_store_commit_shared(s->store, &write, 1, on_listed, h);
+	if (r == 0 && !s->running)
 		s->n_unsaved++;
 	return r;
 }
 
 int lg_holders_get(struct lg_server *s, struct lg_server_holders *kind, const char *name, struct lg_server_holder **ret)
 {
-	struct lg_server_holder *h;
-	char key[LG_NAME_LEN] = { 0 };
+	struct lg_server_holder *h = holder_of(kind, name);
 	int r = 0;
 
-	snprintf(key, sizeof(key), "%s", name);
-	h = lg_table_get(kind->by_name, key);
 	if (!h)
 		r = holder_add(s, kind, name, &h);
 	if (r < 0)
 		return r;
-	/* One that comes while it is being taken off is put on again behind that. */
-	if (h->is_leaving)
-		h->listed = false;
-	if (!h->listed && !h->is_listing) {
-		r = place_write(kind, h, true);
+	if (!lg_holder_is_noted(h) && !h->is_listing) {
+		r = place_write(kind, h);
 		h->is_listing = r == 0;
 	}
 	if (r == 0)
@@ -295,14 +249,31 @@ static uint64_t horizon_ns(const struct lg_server *s)
 	return most;
 }
 
+static void on_pruned(void *arg, int result)
+{
+	(void)arg;
+	(void)result;
+}
+
+/*
+ * A holder that nobody has seen for long is marked first; it leaves when nobody has objected for as long again: a server that has a
+ * stream of it writes its entry anew. Each step is taken only if the entry is still the one that was seen.
+ */
 static void kind_prune(struct lg_server *s, struct lg_server_holders *kind, uint64_t before_ns)
 {
+	static const char mark[] = "~";
+	char key[LG_STORE_KEY_MAX];
+
 	for (size_t i = 0; i < kind->n; i++) {
 		struct lg_server_holder *h = kind->v[i];
+		struct lg_store_write write = { .key = key, .value = h->is_marked ? NULL : mark, .len = sizeof(mark) - 1,
+						.if_revision = h->revision };
 
-		if (!h->listed || h->is_leaving || h->peer || h->waiting || h->gone_ns > before_ns || h == s->self_holder)
+		if (!h->listed || h->is_listing || !LIST_EMPTY(&h->streams) || h->gone_ns > before_ns || h == s->self_holder ||
+		    (h->is_marked && h->marked_ns > before_ns))
 			continue;
-		h->is_leaving = place_write(kind, h, false) == 0;
+		snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
+		lg_store_commit_shared(s->store, &write, 1, on_pruned, s);
 	}
 }
 

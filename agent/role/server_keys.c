@@ -53,12 +53,14 @@ static bool key_of(const struct lg_server *s, const struct lg_wire_key *wire, st
 	return false;
 }
 
-static size_t home_of(const struct lg_server *s, const struct lg_key *key)
+uint32_t lg_server_place(const struct lg_server *s, const struct lg_key *key, size_t *ret_home)
 {
 	uint8_t bytes[LG_KEY_BYTES_MAX];
 	size_t len = lg_key_bytes(s->rules[key->rule_id - 1].def.name, key->form, key->a, key->b, bytes);
 
-	return lg_home_of(s->names, s->config.n_regions, bytes, len);
+	if (ret_home)
+		*ret_home = lg_home_of(s->names, s->config.n_regions, bytes, len);
+	return lg_slot_of(bytes, len);
 }
 
 /* A holder brings a key that is not known here. */
@@ -90,7 +92,7 @@ static uint64_t seed_of(const struct lg_server *s, const struct lg_key *key)
 
 /* ---- what the core wants sent ---- */
 
-static void local_add(struct lg_server *s, const struct lg_key *key, const struct lg_ask *ask, const struct lg_grant *grant)
+static void local_add(struct lg_server *s, const struct lg_key *key, uint32_t slot, const struct lg_ask *ask, const struct lg_grant *grant)
 {
 	struct lg_server_local *more, *l;
 
@@ -103,6 +105,7 @@ static void local_add(struct lg_server *s, const struct lg_key *key, const struc
 	}
 	l = &s->local[s->n_local++];
 	l->key = *key;
+	l->slot = slot;
 	l->is_grant = grant != NULL;
 	if (grant)
 		l->grant = *grant;
@@ -116,12 +119,12 @@ static void fx_region_ask(void *arg, const struct lg_ask *ask)
 	struct lg_wire_key wire;
 
 	k->home->n_asks++;
-	if (!k->home->client) {
-		local_add(k->server, &k->key, ask, NULL);
+	if (!k->home->replicas) {
+		local_add(k->server, &k->key, k->slot, ask, NULL);
 		return;
 	}
 	wire_of(k->server, &k->key, &wire);
-	lg_lease_client_ask(k->home->client, &wire, ask);
+	lg_replicas_ask(k->home->replicas, k->slot, &wire, ask);
 }
 
 static struct lg_server_holders *kind_of(struct lg_server *s, const struct lg_server_holder *holder)
@@ -130,23 +133,25 @@ static struct lg_server_holders *kind_of(struct lg_server *s, const struct lg_se
 }
 
 /* There is something to be sent to it. */
-static void make_ready(struct lg_server *s, struct lg_server_holder *to)
+static void make_ready(struct lg_server *s, struct lg_server_stream *to)
 {
 	if (to->ready_ns)
 		return;
 	to->ready_ns = lg_clock_now_ns();
-	STAILQ_INSERT_TAIL(&kind_of(s, to)->ready, to, ready);
+	STAILQ_INSERT_TAIL(&kind_of(s, to->holder)->ready, to, ready);
 }
 
-static void peer_grant(struct lg_server *s, struct lg_server_holder *to, const struct lg_key *key, const struct lg_grant *grant)
+static void peer_grant(struct lg_server *s, const struct lg_server_holder *holder, const struct lg_key *key, uint32_t slot,
+		       const struct lg_grant *grant)
 {
+	struct lg_server_stream *to = lg_streams_of(holder, slot);
 	struct lg_wire_key wire;
 
-	if (!to->peer)
+	if (!to)
 		return;
 	wire_of(s, key, &wire);
 	lg_lease_peer_grant(to->peer, &wire, grant);
-	lg_meter_grant(&s->rules[key->rule_id - 1].meter, to->is_region ? LG_TIER_HOME : LG_TIER_REGION, lg_clock_now_ns());
+	lg_meter_grant(&s->rules[key->rule_id - 1].meter, holder->is_region ? LG_TIER_HOME : LG_TIER_REGION, lg_clock_now_ns());
 	make_ready(s, to);
 }
 
@@ -154,7 +159,7 @@ static void fx_region_grant(void *arg, uint32_t holder, const struct lg_grant *g
 {
 	struct lg_server_region_key *k = arg;
 
-	peer_grant(k->server, k->server->hosts.v[holder], &k->key, grant);
+	peer_grant(k->server, k->server->hosts.v[holder], &k->key, k->slot, grant);
 }
 
 static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
@@ -163,9 +168,9 @@ static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *gra
 	struct lg_server_holder *to = k->server->regions.v[holder];
 
 	if (to == k->server->self_holder)
-		local_add(k->server, &k->key, NULL, grant);
+		local_add(k->server, &k->key, k->slot, NULL, grant);
 	else
-		peer_grant(k->server, to, &k->key, grant);
+		peer_grant(k->server, to, &k->key, k->slot, grant);
 }
 
 static void fx_region_note(void *arg, const struct lg_note *note)
@@ -221,10 +226,11 @@ static void home_key_free(struct lg_server_home_key *k)
 	free(k);
 }
 
-static int region_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint64_t now_ns,
-			  struct lg_server_region_key **ret)
+static int region_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint32_t slot, size_t home,
+			  uint64_t now_ns, struct lg_server_region_key **ret)
 {
 	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
+	struct lg_server_lessors *lessors;
 	struct lg_region_effects fx;
 	int r;
 
@@ -234,24 +240,26 @@ static int region_key_get(struct lg_server *s, struct lg_server_holder *from, co
 	}
 	if (!may_take_on(s, from, s->region_keys, now_ns))
 		return -EAGAIN;
-	k = calloc(1, sizeof(*k));
+	lessors = lg_slots_lessors(s, slot, key->rule_id - 1);
+	k = lessors ? calloc(1, sizeof(*k)) : NULL;
 	if (!k)
 		return -ENOMEM;
 	k->server = s;
 	k->key = *key;
 	k->brought_by = from->index;
 	from->n_keys++;
-	k->home = &s->homes[home_of(s, key)];
+	k->slot = slot;
+	k->home = &s->homes[home];
+	k->holding = (struct lg_holding){ .terms = s->rules[key->rule_id - 1].terms, .upstream = &k->home->upstreams[slot] };
 	k->due_ns = now_ns;
-	r = lg_region_new(&s->rules[key->rule_id - 1].region, &k->home->holdings[key->rule_id - 1], now_ns,
-			  now_ns + (seed_of(s, key) >> 48), &k->region);
+	r = lg_region_new(&lessors->region, &k->holding, now_ns, now_ns + (seed_of(s, key) >> 48), &k->region);
 	if (r == 0)
 		r = lg_table_put(s->region_keys, key, k);
 	if (r < 0) {
 		region_key_free(k);
 		return r;
 	}
-	if (k->home->upstream.up) {
+	if (k->holding.upstream->up) {
 		fx = region_fx(k);
 		lg_region_up(k->region, now_ns, &fx);
 	}
@@ -259,10 +267,11 @@ static int region_key_get(struct lg_server *s, struct lg_server_holder *from, co
 	return 0;
 }
 
-static int home_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint64_t now_ns,
+static int home_key_get(struct lg_server *s, struct lg_server_holder *from, const struct lg_key *key, uint32_t slot, uint64_t now_ns,
 			struct lg_server_home_key **ret)
 {
 	struct lg_server_home_key *k = lg_table_get(s->home_keys, key);
+	struct lg_server_lessors *lessors;
 	int r;
 
 	if (k) {
@@ -271,15 +280,17 @@ static int home_key_get(struct lg_server *s, struct lg_server_holder *from, cons
 	}
 	if (!may_take_on(s, from, s->home_keys, now_ns))
 		return -EAGAIN;
-	k = calloc(1, sizeof(*k));
+	lessors = lg_slots_lessors(s, slot, key->rule_id - 1);
+	k = lessors ? calloc(1, sizeof(*k)) : NULL;
 	if (!k)
 		return -ENOMEM;
 	k->server = s;
 	k->key = *key;
 	k->brought_by = from->index;
 	from->n_keys++;
+	k->slot = slot;
 	k->due_ns = now_ns;
-	r = lg_server_escrow_home(k, now_ns);
+	r = lg_server_escrow_home(k, &lessors->home, now_ns);
 	if (r == 0)
 		r = lg_table_put(s->home_keys, key, k);
 	if (r < 0) {
@@ -297,7 +308,7 @@ static void region_ask(struct lg_server_region_key *k, const struct lg_server_ho
 {
 	struct lg_region_effects fx = region_fx(k);
 
-	lg_region_ask(k->region, from->index, from->n_lives, ask, now_ns, &fx);
+	lg_region_ask(k->region, from->index, lg_streams_lives_of(from, k->slot), ask, now_ns, &fx);
 	k->due_ns = now_ns;
 }
 
@@ -306,7 +317,7 @@ static void home_ask(struct lg_server_home_key *k, const struct lg_server_holder
 {
 	struct lg_home_effects fx = home_fx(k);
 
-	lg_home_ask(k->home, from->index, from->n_lives, ask, now_ns, &fx);
+	lg_home_ask(k->home, from->index, lg_streams_lives_of(from, k->slot), ask, now_ns, &fx);
 	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
 	if (k->due_ns > now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns)
 		k->due_ns = now_ns + k->server->rules[k->key.rule_id - 1].terms->home_tick_ns;
@@ -321,44 +332,64 @@ void lg_server_home_marked(struct lg_server_home_key *k, bool is_durable)
 	outstanding_note(k, lg_home_outstanding_tok(k->home), now_ns);
 }
 
-static void refuse(struct lg_server *s, struct lg_server_holder *to, const struct lg_wire_key *wire,
+static void refuse(struct lg_server *s, struct lg_server_stream *to, const struct lg_wire_key *wire, uint32_t slot,
 		   const struct lg_ask *ask, enum lg_grant_status status)
 {
-	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = s->epoch, .status = status };
+	struct lg_grant grant = { .ack_seq = ask->seq, .epoch = s->slots.v[slot].owned ? s->slots.v[slot].epoch : s->epoch, .status = status };
 
 	s->n_refused[status]++;
-	lg_server_note_refused(s, to, wire, status);
-	if (!to->peer)
-		return;
+	lg_server_note_refused(s, to->holder, wire, status);
 	lg_lease_peer_grant(to->peer, wire, &grant);
 	make_ready(s, to);
 }
 
-void lg_server_ask(struct lg_server *s, struct lg_server_holder *from, const struct lg_wire_key *wire, const struct lg_ask *ask)
+static uint32_t slot_of_wire(const struct lg_wire_key *wire)
+{
+	uint8_t bytes[LG_KEY_BYTES_MAX];
+
+	return lg_slot_of(bytes, lg_key_bytes(wire->rule, wire->form, wire->a, wire->b, bytes));
+}
+
+/* Of a key in a slot that is ours. */
+static void ask_take(struct lg_server *s, struct lg_server_stream *from, const struct lg_key *key, uint32_t slot,
+		     const struct lg_wire_key *wire, const struct lg_ask *ask)
 {
 	uint64_t now_ns = lg_clock_now_ns();
 	struct lg_server_region_key *rk;
 	struct lg_server_home_key *hk;
+	size_t home = 0;
+
+	lg_server_place(s, key, &home);
+	lg_meter_report(&s->rules[key->rule_id - 1].meter, from->holder->is_region ? LG_TIER_HOME : LG_TIER_REGION, now_ns);
+	if (!from->holder->is_region) {
+		if (region_key_get(s, from->holder, key, slot, home, now_ns, &rk) < 0)
+			refuse(s, from, wire, slot, ask, LG_GRANT_OVERLOADED);
+		else
+			region_ask(rk, from->holder, ask, now_ns);
+	} else if (home != s->self || lg_list_is_outdated(s)) {
+		refuse(s, from, wire, slot, ask, LG_GRANT_NOT_HOME);
+	} else {
+		if (home_key_get(s, from->holder, key, slot, now_ns, &hk) < 0)
+			refuse(s, from, wire, slot, ask, LG_GRANT_OVERLOADED);
+		else
+			home_ask(hk, from->holder, ask, now_ns);
+	}
+}
+
+void lg_server_ask(struct lg_server *s, struct lg_server_stream *from, const struct lg_wire_key *wire, const struct lg_ask *ask)
+{
+	uint32_t slot = slot_of_wire(wire);
 	struct lg_key key;
 
-	if (!key_of(s, wire, &key)) {
-		refuse(s, from, wire, ask, LG_GRANT_UNKNOWN_RULE);
+	/* Another server of its region speaks for it there. */
+	if (lg_streams_of(from->holder, slot) != from)
 		return;
-	}
-	lg_meter_report(&s->rules[key.rule_id - 1].meter, from->is_region ? LG_TIER_HOME : LG_TIER_REGION, now_ns);
-	if (!from->is_region) {
-		if (region_key_get(s, from, &key, now_ns, &rk) < 0)
-			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
-		else
-			region_ask(rk, from, ask, now_ns);
-	} else if (home_of(s, &key) != s->self || lg_list_is_outdated(s)) {
-		refuse(s, from, wire, ask, LG_GRANT_NOT_HOME);
-	} else {
-		if (home_key_get(s, from, &key, now_ns, &hk) < 0)
-			refuse(s, from, wire, ask, LG_GRANT_OVERLOADED);
-		else
-			home_ask(hk, from, ask, now_ns);
-	}
+	if (!s->slots.v[slot].owned)
+		refuse(s, from, wire, slot, ask, LG_GRANT_NOT_OWNER);
+	else if (!key_of(s, wire, &key))
+		refuse(s, from, wire, slot, ask, LG_GRANT_UNKNOWN_RULE);
+	else
+		ask_take(s, from, &key, slot, wire, ask);
 }
 
 static void region_grant(struct lg_server *s, const struct lg_key *key, const struct lg_grant *grant)
@@ -384,7 +415,7 @@ void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire
 }
 
 /* Works off what our own two parts have to tell each other. */
-static void local_pump(struct lg_server *s)
+void lg_server_local_pump(struct lg_server *s)
 {
 	static struct lg_server_local now;
 	struct lg_server_home_key *k;
@@ -400,7 +431,7 @@ static void local_pump(struct lg_server *s)
 		/* Not ours for certain any more: as a message lost. */
 		if (lg_list_is_outdated(s))
 			continue;
-		if (home_key_get(s, s->self_holder, &now.key, now_ns, &k) == 0)
+		if (s->slots.v[now.slot].owned && home_key_get(s, s->self_holder, &now.key, now.slot, now_ns, &k) == 0)
 			home_ask(k, s->self_holder, &now.ask, now_ns);
 	}
 	s->n_local = s->next_local = 0;
@@ -409,26 +440,24 @@ static void local_pump(struct lg_server *s)
 static void holders_flush(struct lg_server_holders *kind)
 {
 	uint64_t now_ns = lg_clock_now_ns();
-	struct lg_server_holder *h;
+	struct lg_server_stream *to;
 
-	while ((h = STAILQ_FIRST(&kind->ready)) && lg_pace_may_send(&kind->pace, (uint32_t)kind->n, h->ready_ns, now_ns)) {
+	while ((to = STAILQ_FIRST(&kind->ready)) && lg_pace_may_send(&kind->pace, (uint32_t)kind->n, to->ready_ns, now_ns)) {
 		STAILQ_REMOVE_HEAD(&kind->ready, ready);
-		h->ready_ns = 0;
-		if (!h->peer)
-			continue;
+		to->ready_ns = 0;
 		lg_pace_count(&kind->pace, (uint32_t)kind->n, now_ns);
-		lg_lease_peer_flush(h->peer);
+		lg_lease_peer_flush(to->peer);
 	}
 }
 
 void lg_server_flush(struct lg_server *s)
 {
-	local_pump(s);
+	lg_server_local_pump(s);
 	holders_flush(&s->hosts);
 	holders_flush(&s->regions);
 	for (size_t i = 0; i < s->config.n_regions; i++)
-		if (s->homes[i].client)
-			lg_lease_client_flush(s->homes[i].client);
+		if (s->homes[i].replicas)
+			lg_replicas_flush(s->homes[i].replicas);
 }
 
 void lg_server_heard(struct lg_server *s, const struct lg_server_holder *from)
@@ -439,13 +468,14 @@ void lg_server_heard(struct lg_server *s, const struct lg_server_holder *from)
 	lg_server_flush(s);
 }
 
-/* ---- homes come and go ---- */
+/* ---- slots come and go ---- */
 
 struct going {
 	struct lg_server *s;
 	struct lg_server_home *home;
+	const struct lg_slot_set *slots;
 	uint64_t now_ns;
-	bool all;
+	bool in_order;
 };
 
 static int region_key_up(void *arg, const void *key, void *value)
@@ -455,50 +485,53 @@ static int region_key_up(void *arg, const void *key, void *value)
 	struct going *g = arg;
 
 	(void)key;
-	if (k->home == g->home)
-		g->all &= lg_region_up(k->region, g->now_ns, &fx);
+	if (k->home == g->home && lg_slot_set_has(g->slots, k->slot))
+		lg_region_up(k->region, g->now_ns, &fx);
 	return 0;
 }
 
-/* Tells a home that all has been named, once that is so. */
-static void home_sync(struct lg_server_home *home)
+void lg_server_keys_up(struct lg_server_home *home, const struct lg_slot_set *slots)
 {
-	struct lg_server *s = home->server;
-	uint64_t forgot_ns = s->hosts.forgot_ns;
+	struct going g = { .s = home->server, .home = home, .slots = slots, .now_ns = lg_clock_now_ns() };
 
-	if (!home->upstream.up || home->synced || (s->hosts.succession && lg_succession_missing(s->hosts.succession)))
-		return;
-	home->synced = true;
-	if (home->client) {
-		lg_lease_client_synced(home->client, lg_status_forgot_age_ms(forgot_ns, lg_clock_now_ns()));
-		return;
-	}
-	local_pump(s);
-	if (!s->regions.succession)
-		return;
-	lg_succession_forgot(s->regions.succession, forgot_ns);
-	lg_succession_synced(s->regions.succession, s->self_holder->index);
-}
-
-void lg_server_home_up(struct lg_server_home *home, uint32_t epoch)
-{
-	struct going g = { home->server, home, lg_clock_now_ns(), true };
-
-	home->n_connects++;
-	if (!lg_upstream_up(&home->upstream, epoch)) {
-		snprintf(home->why, sizeof(home->why), "it answers with epoch %u, older than the %u known", epoch, home->upstream.epoch);
-		lg_warn("home %s: %s: an earlier life of it, from which nothing is taken", home->server->names[home->region], home->why);
-		return;
-	}
-	home->synced = false;
-	home->why[0] = '\0';
 	lg_table_each(home->server->region_keys, region_key_up, &g);
-	home_sync(home);
 }
 
-void lg_server_home_down(struct lg_server_home *home)
+static int region_key_leave(void *arg, const void *key, void *value)
 {
-	lg_upstream_down(&home->upstream);
+	struct lg_server_region_key *k = value;
+	struct lg_region_effects fx = region_fx(k);
+	struct going *g = arg;
+
+	if (!lg_slot_set_has(g->slots, k->slot))
+		return 0;
+	if (g->in_order)
+		lg_region_close(k->region, g->now_ns, &fx);
+	lg_table_del(g->s->region_keys, key);
+	region_key_free(k);
+	return 0;
+}
+
+static int home_key_leave(void *arg, const void *key, void *value)
+{
+	struct lg_server_home_key *k = value;
+	struct going *g = arg;
+
+	if (!lg_slot_set_has(g->slots, k->slot))
+		return 0;
+	lg_table_del(g->s->home_keys, key);
+	home_key_free(k);
+	return 0;
+}
+
+void lg_server_keys_drop(struct lg_server *s, const struct lg_slot_set *slots, bool in_order)
+{
+	struct going g = { .s = s, .slots = slots, .now_ns = lg_clock_now_ns(), .in_order = in_order };
+
+	lg_table_each(s->region_keys, region_key_leave, &g);
+	if (in_order)
+		lg_server_flush(s);
+	lg_table_each(s->home_keys, home_key_leave, &g);
 }
 
 /* ---- time ---- */
@@ -537,12 +570,12 @@ void lg_server_tick(struct lg_server *s)
 	struct going g = { .s = s, .now_ns = lg_clock_now_ns() };
 
 	for (size_t i = 0; i < s->config.n_regions; i++)
-		lg_upstream_stalled(&s->homes[i].upstream, s->homes[i].client && lg_lease_client_is_stalled(s->homes[i].client), g.now_ns);
+		if (s->homes[i].replicas)
+			lg_replicas_tick(s->homes[i].replicas, g.now_ns);
 	if (!lg_list_is_outdated(s))
 		lg_table_each(s->home_keys, home_key_tick, &g);
 	lg_table_each(s->region_keys, region_key_tick, &g);
-	for (size_t i = 0; i < s->config.n_regions; i++)
-		home_sync(&s->homes[i]);
+	lg_homes_sync(s);
 	lg_server_flush(s);
 	lg_server_escrow_tick(s);
 	lg_server_journal_flush(s);
@@ -662,8 +695,23 @@ void lg_server_rules_changed(struct lg_server *s, bool changed[LG_RULES_MAX], bo
 	struct changing c = { s, changed, replaced, lg_clock_now_ns() };
 
 	lg_table_each(s->region_keys, region_key_changed, &c);
-	local_pump(s);
+	lg_server_local_pump(s);
 	lg_table_each(s->home_keys, home_key_changed, &c);
+}
+
+static int region_key_enforced(void *arg, const void *key, void *value)
+{
+	struct lg_server_region_key *k = value;
+
+	(void)arg;
+	(void)key;
+	k->holding.terms = k->server->rules[k->key.rule_id - 1].terms;
+	return 0;
+}
+
+void lg_server_rules_enforced(struct lg_server *s)
+{
+	lg_table_each(s->region_keys, region_key_enforced, NULL);
 }
 
 static int region_key_drop(void *arg, const void *key, void *value)

@@ -20,7 +20,7 @@
 
 #define LIST_KEY "regions"
 
-static struct lg_server_stored_list list_of(const struct lg_config *config)
+struct lg_server_stored_list lg_list_of(const struct lg_config *config)
 {
 	struct lg_server_stored_list l = { .version = config->regions_version };
 
@@ -29,27 +29,9 @@ static struct lg_server_stored_list list_of(const struct lg_config *config)
 	return l;
 }
 
-/* Everybody on the list may hold leases of homes that are not ours to know. */
-static int past_unknown(struct lg_server *s)
+int lg_list_start(struct lg_server *s, struct lg_complaint *c)
 {
-	struct lg_server_holder *h;
-	int r = 0;
-
-	if (!s->regions.succession)
-		r = lg_succession_new(s->started_ns, &s->regions.succession);
-	for (size_t i = 0; r == 0 && i < s->config.n_regions; i++) {
-		r = lg_holders_get(s, &s->regions, s->names[i], &h);
-		if (r == 0)
-			r = lg_succession_list(s->regions.succession, h->index);
-	}
-	if (r == 0)
-		lg_succession_unsettled(s->regions.succession);
-	return r;
-}
-
-int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
-{
-	struct lg_server_stored_list stored = { 0 }, ours = list_of(&s->config);
+	struct lg_server_stored_list stored = { 0 }, ours = lg_list_of(&s->config);
 	uint64_t revision;
 	size_t len = 0;
 	int r;
@@ -68,20 +50,25 @@ int lg_list_start(struct lg_server *s, bool first_life, struct lg_complaint *c)
 		return lg_complain(c, "regions: the list has other regions than before but still version %llu: raise `version` on every host",
 				   (unsigned long long)ours.version);
 	}
-	/* The first version of a list has no predecessor: nothing can be out under another one. */
-	if (r == 1 && first_life && ours.version == 1)
-		return 0;
-	lg_warn("regions: version %llu of the list is new here: keys are leased out once every region has it, or all older leases are over",
-		(unsigned long long)ours.version);
-	r = past_unknown(s);
-	return r < 0 ? lg_complain(c, "cannot note the regions of the list: %s", strerror(-r)) : 0;
+	if (r == 0 || ours.version != 1)
+		lg_warn("regions: version %llu of the list is new here: keys are leased out once every region has it, or all older leases are "
+			"over",
+			(unsigned long long)ours.version);
+	return 0;
 }
 
-void lg_list_settle(struct lg_server *s, struct lg_store_write *ret_write)
+bool lg_list_settle(struct lg_server *s, struct lg_server_stored_list *list, struct lg_store_write *ret_write)
 {
-	s->list = list_of(&s->config);
-	*ret_write = (struct lg_store_write){ .key = LIST_KEY, .value = &s->list, .len = sizeof(s->list),
-					      .if_revision = LG_STORE_REVISION_ANY };
+	struct lg_server_stored_list stored = { 0 };
+	uint64_t revision = 0;
+	size_t len = 0;
+	int r;
+
+	r = lg_store_get(s->store, LIST_KEY, &stored, sizeof(stored), &len, &revision);
+	if (r < 0 || (r == 0 && stored.version >= list->version))
+		return false;
+	*ret_write = (struct lg_store_write){ .key = LIST_KEY, .value = list, .len = sizeof(*list), .if_revision = r ? 0 : revision };
+	return true;
 }
 
 int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello)

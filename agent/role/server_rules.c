@@ -265,17 +265,17 @@ static bool pack(struct lg_server *s)
 }
 
 /* The next part that it lacks: one at a time, so that nothing piles up before a slow reader. */
-static void push(struct lg_server *s, struct lg_server_holder *h)
+static void push(struct lg_server *s, struct lg_server_stream *stream)
 {
 	struct lg_server_rules *m = &s->rules_now;
-	struct lg_server_rules_holder *to = &h->rules;
+	struct lg_server_rules_stream *to = &stream->rules;
 	const struct lg_rules_stamp *stamp = &m->doc->stamp;
 	bool goes_on = lg_rules_stamp_compare(&to->state.getting, stamp) == 0;
 	uint32_t offset = goes_on ? to->state.got_bytes : 0;
 	uint64_t age_ns;
 	size_t len;
 
-	if (!h->peer || !to->wants || lg_rules_stamp_compare(&to->state.running, stamp) >= 0 ||
+	if (stream->is_waiting || !to->wants || lg_rules_stamp_compare(&to->state.running, stamp) >= 0 ||
 	    lg_rules_stamp_compare(&to->state.refused, stamp) >= 0)
 		return;
 	if (lg_rules_stamp_compare(&to->sent, stamp) == 0 && offset < to->sent_bytes)
@@ -284,9 +284,9 @@ static void push(struct lg_server *s, struct lg_server_holder *h)
 		return;
 	len = m->packed.len - offset < LG_RULES_PART_MAX ? m->packed.len - offset : LG_RULES_PART_MAX;
 	age_ns = lg_clock_now_ns() - m->packed_ns;
-	lg_lease_peer_rules(h->peer, &(struct lg_rules_part){ .stamp = *stamp, .total_bytes = (uint32_t)m->packed.len, .offset = offset,
-							      .data = (const uint8_t *)m->packed.s + offset, .len = len,
-							      .age_ms = (age_ns + LG_NS_PER_MS - 1) / LG_NS_PER_MS });
+	lg_lease_peer_rules(stream->peer, &(struct lg_rules_part){ .stamp = *stamp, .total_bytes = (uint32_t)m->packed.len, .offset = offset,
+								   .data = (const uint8_t *)m->packed.s + offset, .len = len,
+								   .age_ms = (age_ns + LG_NS_PER_MS - 1) / LG_NS_PER_MS });
 	to->sent = *stamp;
 	to->sent_bytes = offset + (uint32_t)len;
 }
@@ -295,32 +295,39 @@ static void on_push(void *arg)
 {
 	struct lg_server *s = arg;
 	struct lg_server_holders *const kinds[] = { &s->hosts, &s->regions };
+	struct lg_server_stream *stream;
 
 	for (size_t k = 0; s->running && s->rules_now.doc && k < N_ELEMS(kinds); k++)
 		for (size_t i = 0; i < kinds[k]->n; i++)
-			push(s, kinds[k]->v[i]);
+			LIST_FOREACH(stream, &kinds[k]->v[i]->streams, link)
+				push(s, stream);
 }
 
-void lg_server_rules_here(struct lg_server_holder *h, bool wants, const struct lg_rules_state *state)
+void lg_server_rules_here(struct lg_server_stream *stream)
 {
-	h->rules = (struct lg_server_rules_holder){ .wants = wants, .state = *state };
+	struct lg_server_holder *h = stream->holder;
+
+	stream->rules = (struct lg_server_rules_stream){ .wants = stream->hello.wants_rules, .state = stream->hello.rules };
 	/* What it had of a version that was packed by somebody else, at another time. */
-	h->rules.state.getting = (struct lg_rules_stamp){ 0 };
-	if (wants && h->server->config.rules_from_region)
+	stream->rules.state.getting = (struct lg_rules_stamp){ 0 };
+	h->wants_rules = stream->rules.wants;
+	h->rules = stream->rules.state;
+	if (stream->rules.wants && h->server->config.rules_from_region)
 		lg_source_arm(h->server->rules_now.pusher, 0);
 }
 
-void lg_server_rules_heard(struct lg_server_holder *h, const struct lg_rules_state *state)
+void lg_server_rules_heard(struct lg_server_stream *stream, const struct lg_rules_state *state)
 {
-	struct lg_rules_stamp before = h->rules.state.refused;
+	struct lg_server_holder *h = stream->holder;
 
-	h->rules.wants = true;
-	h->rules.state = *state;
-	if (state->refused.counter && lg_rules_stamp_compare(&state->refused, &before) != 0)
+	stream->rules.wants = h->wants_rules = true;
+	stream->rules.state = *state;
+	if (state->refused.counter && lg_rules_stamp_compare(&state->refused, &h->rules.refused) != 0)
 		lg_warn("rules: %s %s refuses version %" PRIu64 ": %s", h->is_region ? "region" : "host", h->name,
 			state->refused.counter, state->why);
+	h->rules = *state;
 	if (state->getting.counter && h->server->rules_now.doc)
-		push(h->server, h);
+		push(h->server, stream);
 }
 
 /* ---- from other regions ---- */
@@ -346,21 +353,25 @@ void lg_server_rules_say(struct lg_server *s)
 		return;
 	state_of(s, &state);
 	for (size_t i = 0; i < s->config.n_regions; i++)
-		if (s->homes[i].client)
-			lg_lease_client_rules(s->homes[i].client, &state);
+		if (s->homes[i].replicas)
+			lg_replicas_rules(s->homes[i].replicas, &state);
 }
 
-static bool is_news(const struct lg_server *s, const struct lg_rules_stamp *stamp)
+bool lg_server_rules_wanted(void *arg, const struct lg_rules_stamp *stamp)
 {
+	const struct lg_server *s = ((struct lg_server_home *)arg)->server;
 	const struct lg_server_rules *m = &s->rules_now;
 
-	return (!m->doc || lg_rules_stamp_compare(stamp, &m->doc->stamp) > 0) && lg_rules_stamp_compare(stamp, &m->refused) > 0 &&
+	if (!s->config.rules_from_region || lg_rules_stamp_compare(stamp, &m->refused) <= 0)
+		return false;
+	return (!m->doc || lg_rules_stamp_compare(stamp, &m->doc->stamp) > 0) &&
 	       (!m->offered || lg_rules_stamp_compare(stamp, &m->offered->stamp) > 0);
 }
 
 /* A whole version of another region: it is looked at as an operator's file is, and written to our own store. */
-static void adopt(struct lg_server *s, const struct lg_rules_inbox *inbox)
+void lg_server_rules_whole(void *arg, const struct lg_rules_inbox *inbox)
 {
+	struct lg_server *s = ((struct lg_server_home *)arg)->server;
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
 	struct lg_server_rules *m = &s->rules_now;
 	struct lg_complaint c = { 0 };
@@ -382,31 +393,6 @@ static void adopt(struct lg_server *s, const struct lg_rules_inbox *inbox)
 		return;
 	}
 	lg_server_rules_write(s, TAKE(doc), false);
-}
-
-void lg_server_rules_part(void *arg, const struct lg_rules_part *part)
-{
-	struct lg_server_home *home = arg;
-	struct lg_server *s = home->server;
-	struct lg_rules_state state;
-	int r;
-
-	if (!s->config.rules_from_region || !is_news(s, &part->stamp))
-		return;
-	r = lg_rules_inbox_add(&home->rules, part);
-	if (r < 0) {
-		lg_error("rules: not enough memory for a version of region %s", s->names[home->region]);
-		return;
-	}
-	if (r) {
-		adopt(s, &home->rules);
-		lg_rules_inbox_fini(&home->rules);
-		return;
-	}
-	state_of(s, &state);
-	state.getting = home->rules.stamp;
-	state.got_bytes = home->rules.got_bytes;
-	lg_lease_client_rules(home->client, &state);
 }
 
 /* ---- start and stop ---- */
@@ -465,6 +451,4 @@ void lg_server_rules_stop(struct lg_server *s)
 	lg_rules_doc_free(m->doc);
 	lg_rules_doc_free(m->offered);
 	lg_rules_doc_free(m->change.doc);
-	for (size_t i = 0; i < s->config.n_regions; i++)
-		lg_rules_inbox_fini(&s->homes[i].rules);
 }

@@ -13,12 +13,12 @@
 
 struct lg_loop;
 struct lg_server;
-struct lg_server_holder;
+struct lg_server_stream;
 struct lg_server_home;
 struct lg_source;
 
-/* What one holder has of our rules, as it said, and what is on its way to it. */
-struct lg_server_rules_holder {
+/* What a holder has of our rules, as it said on this stream, and what is on its way on it. */
+struct lg_server_rules_stream {
 	bool wants;
 	struct lg_rules_state state;
 	struct lg_rules_stamp sent;	/* since its stream is up */
@@ -54,9 +54,11 @@ int lg_server_rules_first(struct lg_server *s, struct lg_rules **ret_rules, stru
 /* A reload has no file to read: there is a version, or no file is written. */
 bool lg_server_rules_are_made(const struct lg_server *s);
 void lg_server_rules_stop(struct lg_server *s);
-void lg_server_rules_here(struct lg_server_holder *h, bool wants, const struct lg_rules_state *state);	/* its stream is up */
-void lg_server_rules_heard(struct lg_server_holder *h, const struct lg_rules_state *state);
-void lg_server_rules_part(void *arg, const struct lg_rules_part *part);	/* of another region; arg: struct lg_server_home */
+void lg_server_rules_here(struct lg_server_stream *stream);			/* it is up */
+void lg_server_rules_heard(struct lg_server_stream *stream, const struct lg_rules_state *state);
+/* Of another region: is it news, and a whole version. arg: struct lg_server_home. */
+bool lg_server_rules_wanted(void *arg, const struct lg_rules_stamp *stamp);
+void lg_server_rules_whole(void *arg, const struct lg_rules_inbox *inbox);
 void lg_server_rules_say(struct lg_server *s);				/* to the other regions: what is in force here */
 /* Reads the header and, unless ret_doc's texts are not wanted, the texts of a version. 0, 1: it is not there, negative errno. */
 int lg_server_rules_read(struct lg_server *s, const char *key, bool with_texts, struct lg_rules_doc **ret_doc, uint64_t *ret_revision);

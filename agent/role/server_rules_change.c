@@ -600,13 +600,13 @@ static void holders_add(const struct lg_server_holders *kind, json_t *list)
 {
 	for (size_t i = 0; i < kind->n; i++) {
 		const struct lg_server_holder *h = kind->v[i];
-		const struct lg_rules_state *state = &h->rules.state;
+		const struct lg_rules_state *state = &h->rules;
 
-		if (!h->peer && !h->rules.wants)
+		if (LIST_EMPTY(&h->streams) && !h->wants_rules)
 			continue;
 		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:I, s:s, s:b, s:I, s:s}", "name", h->name, "kind",
-						      h->is_region ? "region" : "node", "connected", h->peer != NULL, "own_file",
-						      !h->rules.wants,
+						      h->is_region ? "region" : "node", "connected", !LIST_EMPTY(&h->streams), "own_file",
+						      !h->wants_rules,
 						      "version", (json_int_t)state->running.counter, "region", state->running.region, "chosen",
 						      state->is_chosen, "refused", (json_int_t)state->refused.counter, "why", state->why));
 	}

@@ -11,18 +11,37 @@
 
 /* ---- JSON ---- */
 
+static json_t *stream_json(const struct lg_server_holder *h, const struct lg_server_stream *stream)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:I}", "name", h->name, "kind", h->is_region ? "region" : "host", "address",
+			 lg_lease_peer_address(stream->peer), "server", stream->hello.replica, "incarnation", (json_int_t)h->incarnation);
+}
+
 static void holders_json(const struct lg_server_holders *kind, json_t *list)
 {
 	for (size_t i = 0; i < kind->n; i++) {
 		const struct lg_server_holder *h = kind->v[i];
+		const struct lg_server_stream *stream;
 
-		if (!h->peer)
-			continue;
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I}", "name", h->name, "kind",
-						      h->is_region ? "region" : "host", "address",
-						      lg_lease_peer_address(h->peer), "incarnation",
-						      (json_int_t)h->incarnation));
+		LIST_FOREACH(stream, &h->streams, link)
+			json_array_append_new(list, stream_json(h, stream));
 	}
+}
+
+static bool home_is_up(const struct lg_server *s, const struct lg_server_home *home)
+{
+	return home->replicas ? lg_replicas_are_up(home->replicas) : s->slots.n_owned > 0;
+}
+
+/* The longest way to a server of the home; 0: not known. */
+static uint64_t home_rtt_ns(const struct lg_server_home *home)
+{
+	uint64_t most = 0;
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (home->upstreams[slot].up && home->upstreams[slot].rtt_ns > most)
+			most = home->upstreams[slot].rtt_ns;
+	return most;
 }
 
 static json_t *homes_json(struct lg_server *s)
@@ -33,10 +52,10 @@ static json_t *homes_json(struct lg_server *s)
 		const struct lg_server_home *home = &s->homes[i];
 
 		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s}", "region", s->names[i], "address",
-						      home->client ? lg_config_dial(&s->config, s->names[i]) : "self",
-						      "state", home->upstream.up ? "up" : "down", "epoch",
-						      (json_int_t)home->upstream.epoch, "rtt_ms",
-						      (double)home->upstream.rtt_ns / 1e6, "connects",
+						      home->replicas ? lg_config_dial(&s->config, s->names[i]) : "self",
+						      "state", home_is_up(s, home) ? "up" : "down", "epoch",
+						      (json_int_t)(home->replicas ? home->epoch : s->epoch), "rtt_ms",
+						      (double)home_rtt_ns(home) / 1e6, "connects",
 						      (json_int_t)home->n_connects, "why", home->why));
 	}
 	return list;
@@ -48,11 +67,12 @@ static json_t *status_json(struct lg_server *s)
 
 	holders_json(&s->hosts, holders);
 	holders_json(&s->regions, holders);
-	return json_pack("{s:i, s:s, s:I, s:s, s:f, s:o, s:o, s:I, s:I, s:o}", "pid", (int)getpid(), "name", s->config.region, "epoch",
-			 (json_int_t)s->epoch, "listen", s->config.listen, "uptime_s",
+	return json_pack("{s:i, s:s, s:I, s:s, s:f, s:o, s:o, s:I, s:I, s:s, s:I, s:o, s:o}", "pid", (int)getpid(), "name", s->config.region,
+			 "epoch", (json_int_t)s->epoch, "listen", s->config.listen, "uptime_s",
 			 (double)(lg_clock_now_ns() - s->started_ns) / 1e9, "holders", holders, "homes", homes_json(s),
 			 "region_keys", (json_int_t)lg_table_count(s->region_keys), "home_keys",
-			 (json_int_t)lg_table_count(s->home_keys), "escrow", lg_server_escrow_json(s));
+			 (json_int_t)lg_table_count(s->home_keys), "server", s->slots.name, "slots", (json_int_t)s->slots.n_owned, "servers",
+			 lg_slots_json(s), "escrow", lg_server_escrow_json(s));
 }
 
 struct listing {
@@ -164,14 +184,14 @@ static void not_running(struct lg_server *s, char *buf, size_t len)
 {
 	const char *why;
 
-	if (!s->store || s->has_begun)
-		snprintf(buf, len, "the region is still starting");
-	else if (!lg_store_is_ready(s->store, &why))
+	if (s->store && !lg_store_is_ready(s->store, &why))
 		snprintf(buf, len, "the store cannot be read yet: %s", why);
-	else if (lg_store_leader(s->store)[0])
-		snprintf(buf, len, "another server leads this region: %s", lg_store_leader(s->store));
+	else if (!s->running)
+		snprintf(buf, len, "the region is still starting");
+	else if (s->running && !lg_store_here_until_ns(s->store))
+		snprintf(buf, len, "the store is out of reach: this server owns no slots of keys");
 	else
-		snprintf(buf, len, "no server leads this region at the moment");
+		snprintf(buf, len, "some slots of keys have no owner yet");
 }
 
 json_t *lg_server_admin(void *arg, const json_t *request)
@@ -249,8 +269,22 @@ static void meter_metrics(struct lg_server_rule *rule, uint64_t now_ns, struct l
 	lg_metrics_addf(m, LG_METRIC_LEASE_PRODUCT, v.ratio, "rule", name, NULL);
 }
 
+/* Of all slots, former ones as well. */
+static void home_totals(const struct lg_server *s, size_t rule, uint64_t *ret_granted_tok, uint64_t *ret_lapsed_tok)
+{
+	*ret_granted_tok = s->rules[rule].past_granted_tok;
+	*ret_lapsed_tok = s->rules[rule].past_lapsed_tok;
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
+		const struct lg_server_lessors *l = s->slots.v[slot].lessors[rule];
+
+		*ret_granted_tok += l ? l->home.granted_tok : 0;
+		*ret_lapsed_tok += l ? l->home.lapsed_tok : 0;
+	}
+}
+
 static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
 {
+	uint64_t granted_tok, lapsed_tok;
 	static struct sums sums;
 
 	memset(&sums, 0, sizeof(sums));
@@ -263,10 +297,11 @@ static void rule_metrics(struct lg_server *s, struct lg_metrics *m)
 
 		if (!rule->live)
 			continue;
+		home_totals(s, i, &granted_tok, &lapsed_tok);
 		meter_metrics(rule, sums.now_ns, m);
-		lg_metrics_add(m, LG_METRIC_GRANTED, rule->home.granted_tok, "tier", "home", "rule",
+		lg_metrics_add(m, LG_METRIC_GRANTED, granted_tok, "tier", "home", "rule",
 			       rule->def.name, NULL);
-		lg_metrics_add(m, LG_METRIC_LAPSED, rule->home.lapsed_tok, "rule", rule->def.name, NULL);
+		lg_metrics_add(m, LG_METRIC_LAPSED, lapsed_tok, "rule", rule->def.name, NULL);
 		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_home[i], "tier", "home", "rule", rule->def.name, NULL);
 		lg_metrics_add(m, LG_METRIC_OUTSTANDING, sums.outstanding_region[i], "tier", "region", "rule", rule->def.name,
 			       NULL);
@@ -278,7 +313,7 @@ static uint64_t connected(const struct lg_server_holders *kind)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < kind->n; i++)
-		n += kind->v[i]->peer != NULL;
+		n += !LIST_EMPTY(&kind->v[i]->streams);
 	return n;
 }
 
@@ -289,10 +324,10 @@ static bool metrics_homes(struct lg_server *s, struct lg_metrics *m)
 	for (size_t i = 0; i < s->config.n_regions; i++) {
 		const struct lg_server_home *home = &s->homes[i];
 
-		degraded |= !home->upstream.up;
-		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home->upstream.up, "lessor", s->names[i], NULL);
+		degraded |= !home_is_up(s, home);
+		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home_is_up(s, home), "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, home->n_connects, "lessor", s->names[i], NULL);
-		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home->upstream.rtt_ns / 1e9, "lessor", s->names[i], NULL);
+		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home_rtt_ns(home) / 1e9, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_ASKS, home->n_asks, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_GRANTS, home->n_grants, "lessor", s->names[i], NULL);
 	}
@@ -334,12 +369,14 @@ void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_
 	struct lg_metrics m = { 0 };
 	char text[640] = "another region has a newer list of regions";
 
-	if (!s->running)
+	bool ready = s->running && lg_slots_are_ready(s);
+
+	if (!ready)
 		not_running(s, text, sizeof(text));
 	if (strcmp(request->path, "/metrics") == 0 && s->running) {
 		metrics_fill(s, &m);
 		lg_status_reply_metrics(&m, reply);
 		return;
 	}
-	lg_status_reply_health(request->path, s->running && !lg_list_is_outdated(s), text, reply);
+	lg_status_reply_health(request->path, ready && !lg_list_is_outdated(s), text, reply);
 }

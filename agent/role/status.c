@@ -28,6 +28,7 @@ const char *lg_status_grant_name(enum lg_grant_status status)
 	case LG_GRANT_OVERLOADED: return "overloaded";
 	case LG_GRANT_RECOVERING: return "recovering";
 	case LG_GRANT_UNREACHABLE: return "unreachable";
+	case LG_GRANT_NOT_OWNER: return "not_owner";
 	}
 	return "unknown";
 }

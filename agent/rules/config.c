@@ -130,6 +130,7 @@ static int regions_read(struct reader *r)
 		text_copy(r->at, LG_CF_UPSTREAM, own->address, config->upstream, sizeof(config->upstream));
 	else
 		text_copy(r->at, LG_CF_LISTEN, own->address, config->listen, sizeof(config->listen));
+	text_copy(r->at, LG_CF_ADVERTISE, config->listen, config->advertise, sizeof(config->advertise));
 	return 0;
 }
 

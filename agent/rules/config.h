@@ -46,6 +46,7 @@ struct lg_config {
 	struct lg_region_def regions[LG_REGIONS_MAX];
 	char upstream[LG_ADDRESS_LEN];	/* node: its region's lease service; default the address in the list; "" none */
 	char listen[LG_ADDRESS_LEN];	/* region: lease service; default the address in the list */
+	char advertise[LG_ADDRESS_LEN];	/* region: this very server, for hosts and other regions; default `listen` */
 	struct {			/* all "": clear text */
 		char ca[256];
 		char certificate[256];

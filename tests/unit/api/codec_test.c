@@ -247,8 +247,9 @@ static void hello_and_welcome_survive_the_wire(void **state)
 {
 	const struct lg_rules_state rules_state = { .running = { 7, 8, "eu" }, .refused = { 9, 10, "us" }, .why = "no room", .is_chosen = true,
 						    .getting = { 11, 12, "ap" }, .got_bytes = 13 };
-	const struct lg_lease_hello hello = { "host-1.example", "eu-west", true, UINT64_MAX, 1ull << 60, 65536, true, rules_state };
-	const struct lg_lease_welcome welcome = { "eu-west", UINT32_MAX, 7 };
+	const struct lg_lease_hello hello = { "host-1.example", "eu-west", true, UINT64_MAX, 1ull << 60, 65536, "server-1", true,
+					      rules_state };
+	const struct lg_lease_welcome welcome = { "eu-west", UINT32_MAX, 7, "server-2", NULL };
 	struct lg_lease_hello hello_back = { 0 };
 	struct lg_lease_welcome welcome_back = { 0 };
 	struct lg_complaint c = { 0 };
@@ -265,6 +266,7 @@ static void hello_and_welcome_survive_the_wire(void **state)
 	assert_true(hello_back.is_region && hello_back.incarnation == UINT64_MAX);
 	assert_int_equal(hello_back.regions_version, 1ull << 60);
 	assert_int_equal(hello_back.max_keys, 65536);
+	assert_string_equal(hello_back.replica, "server-1");
 	assert_true(hello_back.wants_rules);
 	state_check(&hello_back.rules, &rules_state);
 	lg_holder_msg_free(holder);
@@ -276,7 +278,109 @@ static void hello_and_welcome_survive_the_wire(void **state)
 	assert_string_equal(welcome_back.lessor, "eu-west");
 	assert_int_equal(welcome_back.epoch, UINT32_MAX);
 	assert_int_equal(welcome_back.regions_version, 7);
+	assert_string_equal(welcome_back.replica, "server-2");
 	lg_lessor_msg_free(lessor);
+	lg_text_fini(&text);
+}
+
+/* Three servers: one has the even slots in two lives, one a single slot, one none. */
+static void map_fill(struct lg_slot_map *map)
+{
+	lg_slot_map_init(map);
+	map->n = 3;
+	for (size_t i = 0; i < map->n; i++) {
+		snprintf(map->v[i].name, LG_NAME_LEN, "server-%zu", i);
+		snprintf(map->v[i].address, LG_REPLICA_ADDRESS_LEN, "192.0.2.%zu:7400", i);
+	}
+	memset(map->v[2].address, 0, sizeof(map->v[2].address));
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot += 2) {
+		map->owner[slot] = 0;
+		map->epoch[slot] = slot < 100 ? 7 : UINT32_MAX;
+	}
+	map->owner[255] = 1;
+	map->epoch[255] = 1;
+}
+
+static void a_map_of_slots_survives_the_wire_with_the_welcome_and_alone(void **state)
+{
+	struct lg_lease_welcome welcome = { .lessor = "eu-west", .epoch = 1 }, welcome_back;
+	struct lg_slot_map map, back;
+	struct lg_complaint c = { 0 };
+
+	(void)state;
+	map_fill(&map);
+	for (int alone = 0; alone < 2; alone++) {
+		struct lg_lessor_msg *msg = NULL;
+		struct lg_text text = { 0 };
+
+		welcome.map = alone ? NULL : &map;
+		if (alone)
+			lg_codec_put_map(&text, &map);
+		else
+			lg_codec_put_welcome(&text, &welcome);
+		assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &msg, &c), 0);
+		assert_int_equal(lg_lessor_msg_welcome(msg, &welcome_back), !alone);
+		assert_true(lg_lessor_msg_map(msg, &back));
+		assert_memory_equal(&back, &map, sizeof(map));
+		lg_lessor_msg_free(msg);
+		lg_text_fini(&text);
+	}
+}
+
+static void parts_of_slots_survive_the_wire(void **state)
+{
+	struct lg_slot_part parts[2] = { { .number = 9 }, { .number = UINT64_MAX } }, back;
+	struct lg_text text = { 0 };
+	struct lg_holder_msg *msg;
+	uint64_t forgot_age_ms = 0;
+
+	(void)state;
+	lg_slot_set_add(&parts[0].slots, 0);
+	lg_slot_set_add(&parts[0].slots, 255);
+	lg_slot_set_fill(&parts[1].slots);
+	lg_codec_put_lives(&text, parts, 2);
+	lg_codec_put_synced_slots(&text, parts, 2, 5);
+	msg = parse(&text);
+	for (size_t i = 0; i < 2; i++) {
+		assert_true(lg_holder_msg_live(msg, i, &back));
+		assert_memory_equal(&back, &parts[i], sizeof(back));
+		assert_true(lg_holder_msg_synced_part(msg, i, &back));
+		assert_memory_equal(&back, &parts[i], sizeof(back));
+	}
+	assert_false(lg_holder_msg_live(msg, 2, &back));
+	assert_false(lg_holder_msg_synced_part(msg, 2, &back));
+	assert_true(lg_holder_msg_is_synced(msg, &forgot_age_ms));
+	assert_int_equal(forgot_age_ms, 5);
+	lg_holder_msg_free(msg);
+	lg_text_fini(&text);
+}
+
+static void maps_and_parts_that_are_none_are_refused(void **state)
+{
+	struct lg_lessor_msg *lessor = NULL;
+	struct lg_holder_msg *holder = NULL;
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+	struct lg_slot_map map;
+
+	(void)state;
+	map_fill(&map);
+	snprintf(map.v[1].name, LG_NAME_LEN, "no name");
+	lg_codec_put_map(&text, &map);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &lessor, &c), -EINVAL);
+	lg_text_fini(&text);
+	/* More servers than there may be: two maps in one message are their sum. */
+	map_fill(&map);
+	for (int i = 0; i < 1 + LG_REPLICAS_MAX / 3; i++)
+		lg_codec_put_map(&text, &map);
+	assert_int_equal(lg_lessor_msg_parse((uint8_t *)text.s, text.len, &lessor, &c), -EINVAL);
+	assert_string_equal(c.text, "33 servers, of at most 32");
+	lg_text_fini(&text);
+	/* A set of 31 bytes: HolderMessage.lives.slots. */
+	lg_text_add(&text, "\x22\x21\x0a\x1f", 4);
+	lg_text_add(&text, "0123456789012345678901234567890", 31);
+	assert_int_equal(lg_holder_msg_parse((uint8_t *)text.s, text.len, &holder, &c), -EINVAL);
+	assert_string_equal(c.text, "a set of slots of 31 bytes");
 	lg_text_fini(&text);
 }
 
@@ -676,7 +780,7 @@ static void grants_are_checked_too(void **state)
 		{ 0, 0, 1, 1, 1, 0, "grant 1: the epoch is missing", 0, 0 },
 		{ 1, 0, 1, 1, 1, 0, "", 0, 0 },
 		{ 4, 0, 1, 1, 1, 1, "", 0, 0 },
-		{ 6, 0, 1, 1, 1, 1, "grant 1: the status is 6", 0, 0 },
+		{ 7, 0, 1, 1, 1, 1, "grant 1: the status is 7", 0, 0 },
 		{ -1, 0, 1, 1, 1, 1, "grant 1: the status is -1", 0, 0 },
 		{ 0, 1, 1, 1, 1, 1, "", 0, 0 },
 		{ 0, 2, 1, 1, 1, 1, "grant 1: a lease of kind 2, which is not known here", 0, 0 },
@@ -831,6 +935,9 @@ int main(void)
 		cmocka_unit_test(requests_and_reports_survive_the_wire),
 		cmocka_unit_test(an_empty_message_is_an_empty_batch),
 		cmocka_unit_test(hello_and_welcome_survive_the_wire),
+		cmocka_unit_test(a_map_of_slots_survives_the_wire_with_the_welcome_and_alone),
+		cmocka_unit_test(parts_of_slots_survive_the_wire),
+		cmocka_unit_test(maps_and_parts_that_are_none_are_refused),
 		cmocka_unit_test(rules_survive_the_wire),
 		cmocka_unit_test(parts_that_do_not_fit_are_refused),
 		cmocka_unit_test(parts_are_put_together_in_order_alone),

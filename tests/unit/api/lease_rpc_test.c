@@ -61,7 +61,7 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 		lg_lease_peer_close(l->peer, "replaced by a newer connection");
 	l->hello = *hello;
 	l->peer = peer;
-	*welcome = (struct lg_lease_welcome){ "eu-west", 3, 7 };
+	*welcome = (struct lg_lease_welcome){ .lessor = "eu-west", .epoch = 3, .regions_version = 7 };
 	lg_lease_peer_set_user(peer, l);
 	return 0;
 }
@@ -113,7 +113,7 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 		l->peer = NULL;
 }
 
-static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL };
+static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL };
 
 /* ---- holder ---- */
 
@@ -154,7 +154,7 @@ static void on_grants_end(void *arg)
 	h->n_batches++;
 }
 
-static const struct lg_lease_client_handlers holder_handlers = { on_up, on_down, on_grant, on_grants_end, NULL };
+static const struct lg_lease_client_handlers holder_handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL };
 
 /* ---- */
 
