@@ -14,10 +14,10 @@ PORT = 23790
 
 
 class Etcd:
-    """Members on 127.0.0.1 of a namespace. With certs (lib/certs.py) clients must show a certificate of that authority."""
+    """Members in a namespace. With certs (lib/certs.py) clients must show a certificate of that authority."""
 
-    def __init__(self, ns, n=3, certs=None):
-        self.ns, self.n, self.certs = ns, n, certs
+    def __init__(self, ns, n=3, certs=None, address="127.0.0.1"):
+        self.ns, self.n, self.certs, self.address = ns, n, certs, address
         self.folder, self.members = None, [None] * n
 
     def __enter__(self):
@@ -34,16 +34,16 @@ class Etcd:
 
     @property
     def endpoints(self):
-        return [f"127.0.0.1:{PORT + i}" for i in range(self.n)]
+        return [f"{self.address}:{PORT + i}" for i in range(self.n)]
 
     def start(self, i):
         scheme = "https" if self.certs else "http"
         tls = []
         if self.certs:
-            self.certs.host(f"etcd{i}", "127.0.0.1")
+            self.certs.host(f"etcd{i}", self.address)
             files = self.certs.files(f"etcd{i}")
             tls = ["--cert-file", files["certificate"], "--key-file", files["key"], "--trusted-ca-file", files["ca"], "--client-cert-auth"]
-        client, peer = f"{scheme}://127.0.0.1:{PORT + i}", f"http://127.0.0.1:{PORT + 100 + i}"
+        client, peer = f"{scheme}://{self.address}:{PORT + i}", f"http://127.0.0.1:{PORT + 100 + i}"
         cluster = ",".join(f"m{j}=http://127.0.0.1:{PORT + 100 + j}" for j in range(self.n))
         with open(os.path.join(self.folder, f"m{i}.log"), "ab") as log:
             self.members[i] = subprocess.Popen(

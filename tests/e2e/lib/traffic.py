@@ -11,13 +11,13 @@ import struct
 import threading
 import time
 
-_SO_TIMESTAMPNS = 35
-_SO_RCVBUFFORCE = 33
+SO_TIMESTAMPNS = 35
+SO_RCVBUFFORCE = 33
 _CATCH_UP = 128		# most packets sent at once: a veth queue holds 256
 ETH_P_ALL = 3
 
 
-def _clock_offset_ns():
+def clock_offset_ns():
     """CLOCK_REALTIME - CLOCK_MONOTONIC, read without being interrupted in between."""
     best = None
     for _ in range(8):
@@ -31,7 +31,7 @@ def _clock_offset_ns():
     return best[1]
 
 
-class _Worker:
+class Worker:
     """A thread that runs self._work() until stop(); what it raises is raised by stop()."""
 
     def __init__(self):
@@ -69,7 +69,7 @@ class _Worker:
             self.close()
 
 
-class Sender(_Worker):
+class Sender(Worker):
     """Sends UDP from `source` to `dest` at a rate that may be changed at any time (rate = 0 pauses)."""
 
     def __init__(self, ns, dest, rate_pps, source=None, payload=b"x" * 18):
@@ -127,15 +127,15 @@ class Sender(_Worker):
         self.sock.close()
 
 
-class Receiver(_Worker):
+class Receiver(Worker):
     """Takes every UDP packet that reaches an address and port, with its time and length."""
 
     def __init__(self, ns, addr, port):
         super().__init__()
         family = socket.AF_INET6 if ":" in addr else socket.AF_INET
         self.sock = ns.socket(family, socket.SOCK_DGRAM)
-        self.sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
-        self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
+        self.sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.sock.bind((addr, port))
         self.sock.settimeout(0.05)
         self.stamps_ns = array.array("q")
@@ -146,18 +146,18 @@ class Receiver(_Worker):
         return len(self.stamps_ns)
 
     def _work(self):
-        offset_ns = _clock_offset_ns()
+        offset_ns = clock_offset_ns()
         while True:
             try:
                 data, control, _flags, _peer = self.sock.recvmsg(65536, 64)
             except TimeoutError:
                 if self._stop.is_set():
                     return
-                offset_ns = _clock_offset_ns()		# follows a wall clock that is being slewed
+                offset_ns = clock_offset_ns()		# follows a wall clock that is being slewed
                 continue
             stamp_ns = None
             for level, kind, value in control:
-                if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
                     s, ns = struct.unpack("qq", value[:16])
                     stamp_ns = s * 1_000_000_000 + ns - offset_ns
             self.lens.append(len(data))
@@ -167,13 +167,13 @@ class Receiver(_Worker):
         self.sock.close()
 
 
-class FrameReceiver(_Worker):
+class FrameReceiver(Worker):
     """Takes every frame that reaches an interface and carries UDP to a port, below any number of VLAN tags."""
 
     def __init__(self, ns, ifname, port):
         super().__init__()
         self.sock = ns.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
+        self.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
         self.sock.bind((ifname, ETH_P_ALL))
         self.sock.settimeout(0.05)
         self.port = port
@@ -202,7 +202,7 @@ class FrameSender(Sender):
     """Sends a ready made frame through an interface; the same pace and notes as Sender."""
 
     def __init__(self, ns, ifname, rate_pps, frame):
-        _Worker.__init__(self)
+        Worker.__init__(self)
         self.sock = ns.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.sock.bind((ifname, 0))
         self.payload, self.rate_pps = frame, rate_pps
