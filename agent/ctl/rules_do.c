@@ -47,25 +47,21 @@ static int for_read(struct doing *d, const char *text)
 	return 0;
 }
 
-static int canary_read(struct doing *d, const char *text)
+/* --canary 10% and --to tier=canary */
+static int gate_read(struct doing *d, const char *option, const char *text)
 {
+	bool is_label = strcmp(option, "--to") == 0;
 	struct lg_complaint c = { 0 };
-	uint32_t permille;
+	struct lg_gate gate;
 
-	if (lg_permille_parse(text, 1, 999, &permille, &c) < 0)
-		return lg_ctl_fail(d->ctl, LG_CTL_USAGE, "rules apply --canary %s: %s", text, c.text);
-	json_object_set_new(d->request, "permille", json_integer(permille));
-	return 0;
-}
-
-static int to_read(struct doing *d, const char *text)
-{
-	const char *equals = strchr(text, '=');
-
-	if (!equals || equals == text || !equals[1])
-		return lg_ctl_fail(d->ctl, LG_CTL_USAGE, "rules apply --to %s: expected a label and its value such as tier=canary", text);
-	json_object_set_new(d->request, "label", json_stringn(text, (size_t)(equals - text)));
-	json_object_set_new(d->request, "value", json_string(equals + 1));
+	if (json_object_get(d->request, "gate"))
+		return lg_ctl_usage(d->ctl, "rules", "--canary with --to");
+	if (lg_gate_parse(text, &gate, &c) < 0)
+		return lg_ctl_fail(d->ctl, LG_CTL_USAGE, "rules %s %s: %s", d->op, option, c.text);
+	if (is_label != (gate.label[0] != '\0'))
+		return lg_ctl_fail(d->ctl, LG_CTL_USAGE, "rules %s %s %s: --canary takes a percentage such as 10%%, --to a label and its value "
+							 "such as tier=canary", d->op, option, text);
+	json_object_set_new(d->request, "gate", json_string(text));
 	return 0;
 }
 
@@ -119,10 +115,8 @@ static int argument(struct doing *d, int argc, char **argv, int *i)
 	}
 	if (strcmp(text, "--for") == 0 && value && takes(d, "set disable shadow"))
 		return for_read(d, argv[++*i]);
-	if (strcmp(text, "--canary") == 0 && value && takes(d, "apply"))
-		return canary_read(d, argv[++*i]);
-	if (strcmp(text, "--to") == 0 && value && takes(d, "apply"))
-		return to_read(d, argv[++*i]);
+	if ((strcmp(text, "--canary") == 0 || strcmp(text, "--to") == 0) && value && takes(d, "apply set disable shadow"))
+		return gate_read(d, text, argv[++*i]);
 	if (text[0] != '-' && !d->target && takes(d, "apply set disable shadow reset rollback show")) {
 		d->target = text;
 		return 0;
@@ -139,8 +133,6 @@ static int target_check(struct doing *d)
 				   takes(d, "apply") ? "file" : "rule");
 	if (takes(d, "set disable shadow reset"))
 		json_object_set_new(d->request, "rule", json_string(d->target));
-	if (json_object_get(d->request, "permille") && json_object_get(d->request, "label"))
-		return lg_ctl_usage(d->ctl, "rules", "--canary with --to");
 	return takes(d, "rollback show") && d->target ? number_read(d, d->target) : 0;
 }
 

@@ -168,9 +168,11 @@ int lg_node_rules_compile(struct lg_node *n, struct lg_rules *rules, struct lg_r
 				      .max_rules = lg_kern_max_rules(n->kern) };
 	static struct lg_ruleset old_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1];
+	const struct lg_gate_node self = { .name = n->config.name, .labels = n->config.labels, .n_labels = n->config.n_labels };
 	static struct lg_own_exemptions own;
 	int r;
 
+	lg_rules_keep(rules, &self);
 	r = lg_secret_apply(&n->secret_keys, rules, c);
 	if (r == 0)
 		r = lg_actions_check(rules, &n->config, c);

@@ -48,17 +48,25 @@ static int kept_read(struct lg_node *n, struct lg_rules_doc **ret_doc, struct lg
 
 /* ---- what is to be in force ---- */
 
+static struct lg_gate_node self(const struct lg_node *n)
+{
+	return (struct lg_gate_node){ .name = n->config.name, .labels = n->config.labels, .n_labels = n->config.n_labels };
+}
+
 static bool is_chosen(const struct lg_node *n, const struct lg_rules_doc *doc)
 {
-	return lg_rules_gate_takes(&doc->gate, n->config.name, n->config.labels, n->config.n_labels);
+	const struct lg_gate_node node = self(n);
+
+	return lg_gate_takes(&doc->gate, &node);
 }
 
 static int rules_of(const struct lg_node *n, const struct lg_rules_doc *doc, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
+	const struct lg_gate_node node = self(n);
 	char name[64];
 
 	snprintf(name, sizeof(name), "version %" PRIu64 " of the rules", doc->stamp.counter);
-	return lg_rules_doc_rules(doc, is_chosen(n, doc), lg_clock_now_ns(), name, ret_rules, c);
+	return lg_rules_doc_rules(doc, lg_gate_takes(&doc->gate, &node), &node, lg_clock_now_ns(), name, ret_rules, c);
 }
 
 /* how: who must not be cut off by it; NULL: it does not matter. */
@@ -107,7 +115,7 @@ static void state_of(const struct lg_node *n, struct lg_rules_state *ret)
 	*ret = (struct lg_rules_state){ 0 };
 	if (m->doc) {
 		ret->running = m->doc->stamp;
-		ret->is_chosen = lg_rules_has_gate(&m->doc->gate) && is_chosen(n, m->doc);
+		ret->is_chosen = lg_gate_is_set(&m->doc->gate) && is_chosen(n, m->doc);
 	}
 	if (lg_rules_stamp_compare(&m->refused, &ret->running) > 0) {
 		ret->refused = m->refused;
@@ -140,8 +148,8 @@ static void take(struct lg_node *n, struct lg_rules_doc *doc)
 		lg_warn("cannot write rules.region to %s: %s; a start without the region would take an older version", n->config.state_dir,
 			strerror(-r));
 	lg_info("rules: version %" PRIu64 " of region %s is in force%s: %u rules (%s, by %s)", doc->stamp.counter, doc->stamp.region,
-		!lg_rules_has_gate(&doc->gate) ? "" : is_chosen(n, doc) ? ", as this node is one of those it is for"
-									: ", which is not for this node",
+		!lg_gate_is_set(&doc->gate) ? "" : is_chosen(n, doc) ? ", as this node is one of those it is for"
+								     : ", which is not for this node",
 		n->set.n_rules, doc->what, doc->by);
 }
 
@@ -261,13 +269,13 @@ json_t *lg_node_rules_json(const struct lg_node *n)
 {
 	const struct lg_node_rules *m = &n->region_rules;
 	struct lg_rules_state state;
-	char gate[LG_RULES_WORD_LEN + 16] = "";
+	char gate[LG_GATE_TEXT_LEN] = "";
 
 	if (!n->config.rules_from_region)
 		return json_null();
 	state_of(n, &state);
 	if (m->doc)
-		lg_rules_gate_text(&m->doc->gate, gate, sizeof(gate));
+		lg_gate_text(&m->doc->gate, gate, sizeof(gate));
 	return json_pack("{s:I, s:s, s:s, s:b, s:I, s:I, s:s}", "version", (json_int_t)state.running.counter, "region",
 			 state.running.region, "for", gate, "chosen", state.is_chosen, "overrides",
 			 (json_int_t)(m->doc ? m->doc->n_overrides : 0), "refused",

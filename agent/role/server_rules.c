@@ -72,7 +72,7 @@ int lg_server_rules_read(struct lg_server *s, const char *key, bool with_texts, 
 		r = lg_rules_doc_parse(head, len, lg_clock_now_ns(), lg_clock_unix_ns() / LG_NS_PER_MS, 0, &doc, &c);
 	if (r == 0 && with_texts)
 		r = text_read(s, &doc->text);
-	if (r == 0 && with_texts && lg_rules_has_gate(&doc->gate))
+	if (r == 0 && with_texts && lg_gate_is_set(&doc->gate))
 		r = text_read(s, &doc->base);
 	if (r == 0)
 		*ret_doc = TAKE(doc);
@@ -116,6 +116,17 @@ static int compile_check(struct lg_server *s, struct lg_rules *rules, const stru
 			   found.listed ? "" : names[found.rule_id].name);
 }
 
+/* Is a global rule another one on some nodes, of the text or of the base? */
+static int gated_check(const struct lg_rules_doc *doc, bool has_text, const struct lg_rules *rules, const char *name, struct lg_complaint *c)
+{
+	_cleanup_(lg_rules_free) struct lg_rules *without = NULL;
+	int r;
+
+	r = lg_rules_doc_rules(doc, has_text, &lg_gate_nobody, lg_clock_now_ns(), name, &without, c);
+	return r < 0 ? r : lg_rules_gate_check(rules, without, c);
+}
+
+/* With all overrides that some nodes have: each is of one rule, so what is right with all of them is so with some. */
 static int version_check(struct lg_server *s, const struct lg_rules_doc *doc, const struct lg_peer *peers, size_t n_peers, const char *name,
 			 struct lg_complaint *c)
 {
@@ -123,12 +134,14 @@ static int version_check(struct lg_server *s, const struct lg_rules_doc *doc, co
 	_cleanup_(lg_rules_free) struct lg_rules *base = NULL;
 	int r;
 
-	r = lg_rules_doc_rules(doc, true, lg_clock_now_ns(), name, &rules, c);
+	r = lg_rules_doc_rules(doc, true, &lg_gate_everybody, lg_clock_now_ns(), name, &rules, c);
 	if (r == 0)
 		r = compile_check(s, rules, peers, n_peers, c);
-	if (r < 0 || !lg_rules_has_gate(&doc->gate))
+	if (r == 0)
+		r = gated_check(doc, true, rules, name, c);
+	if (r < 0 || !lg_gate_is_set(&doc->gate))
 		return r;
-	r = lg_rules_doc_rules(doc, false, lg_clock_now_ns(), "the version before", &base, c);
+	r = lg_rules_doc_rules(doc, false, &lg_gate_everybody, lg_clock_now_ns(), "the version before", &base, c);
 	if (r == 0)
 		r = compile_check(s, base, peers, n_peers, c);
 	if (r == 0)
@@ -161,7 +174,7 @@ static int enforce(struct lg_server *s, const struct lg_rules_doc *doc, struct l
 	int r;
 
 	snprintf(name, sizeof(name), "version %" PRIu64 " of the rules", doc->stamp.counter);
-	r = lg_rules_doc_rules(doc, false, lg_clock_now_ns(), name, &rules, c);
+	r = lg_rules_doc_rules(doc, false, &lg_gate_nobody, lg_clock_now_ns(), name, &rules, c);
 	return r < 0 ? r : lg_server_enforce(s, rules, c);
 }
 
@@ -425,7 +438,7 @@ int lg_server_rules_first(struct lg_server *s, struct lg_rules **ret_rules, stru
 	if (r < 0)
 		return lg_complain(c, "store: the rules cannot be read: %s", strerror(-r));
 	if (r == 0)
-		r = lg_rules_doc_rules(doc, false, lg_clock_now_ns(), "the rules of the store", ret_rules, c);
+		r = lg_rules_doc_rules(doc, false, &lg_gate_nobody, lg_clock_now_ns(), "the rules of the store", ret_rules, c);
 	if (r == 0) {
 		take(s, TAKE(doc));
 	} else if (r == 1) {

@@ -129,7 +129,7 @@ static bool is_named(const struct history *h, size_t from, const struct lg_rules
 	for (size_t i = from; i < h->n; i++)
 		if ((h->refs[i][0].len && h->refs[i][0].hash == hash) || (h->refs[i][1].len && h->refs[i][1].hash == hash))
 			return true;
-	return doc->text.hash == hash || (lg_rules_has_gate(&doc->gate) && doc->base.hash == hash);
+	return doc->text.hash == hash || (lg_gate_is_set(&doc->gate) && doc->base.hash == hash);
 }
 
 struct head {
@@ -230,7 +230,7 @@ static void next(struct lg_server *s)
 		missing = found == 0 ? &doc->text : NULL;
 		r = found < 0 ? found : 0;
 	}
-	if (r == 0 && !missing && lg_rules_has_gate(&doc->gate) && doc->base.hash != doc->text.hash) {
+	if (r == 0 && !missing && lg_gate_is_set(&doc->gate) && doc->base.hash != doc->text.hash) {
 		found = text_hold(s, &doc->base, head);
 		missing = found == 0 ? &doc->base : NULL;
 		r = found < 0 ? found : 0;
@@ -297,26 +297,20 @@ static bool has_rule(const struct lg_rules_doc *doc, bool has_text, const char *
 
 	if (plain)
 		plain->n_overrides = 0;
-	if (!plain || lg_rules_doc_rules(plain, has_text, lg_clock_now_ns(), "rules", &rules, &c) < 0)
+	if (!plain || lg_rules_doc_rules(plain, has_text, &lg_gate_everybody, lg_clock_now_ns(), "rules", &rules, &c) < 0)
 		return false;
 	for (size_t i = 0; i < rules->n; i++)
 		found |= strcmp(rules->v[i].name, name) == 0;
 	return found;
 }
 
-static int gate_read(struct asked *a, struct lg_rules_gate *gate)
+static int gate_read(struct asked *a, struct lg_gate *ret)
 {
-	json_int_t permille = json_integer_value(json_object_get(a->request, "permille"));
-	const char *label = word(a, "label"), *value = word(a, "value");
-	bool has_label = is_word(label) && is_word(value) && strlen(label) < sizeof(gate->label) && strlen(value) < sizeof(gate->value);
+	const char *text = word(a, "gate");
+	struct lg_complaint c = { 0 };
 
-	*gate = (struct lg_rules_gate){ 0 };
-	if (permille < 0 || permille > 1000 || (*label && !has_label))
-		return lg_complain(&a->c, "no such gate: expected a percentage, or a label and its value");
-	gate->permille = (uint32_t)permille;
-	snprintf(gate->label, sizeof(gate->label), "%.63s", label);
-	snprintf(gate->value, sizeof(gate->value), "%.63s", value);
-	return 0;
+	*ret = (struct lg_gate){ 0 };
+	return *text && lg_gate_parse(text, ret, &c) < 0 ? lg_complain(&a->c, "%s", c.text) : 0;
 }
 
 /* Overrides without a time end with the file that they were about, and those of rules that are no more. */
@@ -327,7 +321,7 @@ static void overrides_settle(struct asked *a)
 	for (size_t i = 0; i < a->doc->n_overrides; i++) {
 		const char *rule = a->doc->overrides[i].rule;
 
-		if (has_rule(a->doc, true, rule) || (lg_rules_has_gate(&a->doc->gate) && has_rule(a->doc, false, rule)))
+		if (has_rule(a->doc, true, rule) || (lg_gate_is_set(&a->doc->gate) && has_rule(a->doc, false, rule)))
 			a->doc->overrides[kept++] = a->doc->overrides[i];
 	}
 	n_gone += a->doc->n_overrides - kept;
@@ -343,7 +337,7 @@ static int op_apply(struct asked *a)
 {
 	const json_t *text = json_object_get(a->request, "text");
 	struct lg_rules_doc *doc = a->doc;
-	struct lg_rules_gate gate;
+	struct lg_gate gate;
 	int r;
 
 	if (!json_is_string(text) || json_string_length(text) > LG_RULES_TEXT_MAX)
@@ -352,12 +346,12 @@ static int op_apply(struct asked *a)
 	r = gate_read(a, &gate);
 	if (r < 0)
 		return r;
-	if (lg_rules_has_gate(&gate) && !doc->stamp.counter)
+	if (lg_gate_is_set(&gate) && !doc->stamp.counter)
 		return lg_complain(&a->c, "there is no version yet: the first one is for all nodes");
-	if (!lg_rules_has_gate(&gate)) {
+	if (!lg_gate_is_set(&gate)) {
 		free(TAKE(doc->base.text));
 		doc->base = (struct lg_rules_text_ref){ 0 };
-	} else if (!lg_rules_has_gate(&doc->gate)) {
+	} else if (!lg_gate_is_set(&doc->gate)) {
 		free(doc->base.text);
 		doc->base = doc->text;
 		doc->text.text = NULL;
@@ -376,11 +370,13 @@ static int op_override(struct asked *a, enum lg_override_kind kind)
 	json_int_t for_ms = json_integer_value(json_object_get(a->request, "for_ms"));
 	const char *rule = word(a, "rule"), *limit = word(a, "limit"), *burst = word(a, "burst");
 	struct lg_rules_override o = { .kind = kind };
-	char text[2 * LG_RULES_WORD_LEN + 32];
+	char text[LG_RULES_OVERRIDE_TEXT_LEN];
 
+	if (gate_read(a, &o.gate) < 0)
+		return -EINVAL;
 	if (for_ms < 0 || for_ms > (json_int_t)LG_RULES_OVERRIDE_MAX_MS)
 		return lg_complain(&a->c, "a time of at most 31 days");
-	if (!has_rule(a->doc, true, rule) && !(lg_rules_has_gate(&a->doc->gate) && has_rule(a->doc, false, rule)))
+	if (!has_rule(a->doc, true, rule) && !(lg_gate_is_set(&a->doc->gate) && has_rule(a->doc, false, rule)))
 		return lg_complain(&a->c, "there is no rule \"%.64s\" in version %" PRIu64 ": `leasegate rules show` has them", rule,
 				   a->doc->stamp.counter);
 	if ((*limit && !is_word(limit)) || (*burst && !is_word(burst)) || (kind == LG_OVERRIDE_SET && !*limit && !*burst))
@@ -410,13 +406,13 @@ static int op_reset(struct asked *a)
 
 static int op_promote(struct asked *a)
 {
-	char gate[LG_RULES_WORD_LEN + 16];
+	char gate[LG_GATE_TEXT_LEN];
 
-	if (!lg_rules_has_gate(&a->doc->gate))
+	if (!lg_gate_is_set(&a->doc->gate))
 		return lg_complain(&a->c, "version %" PRIu64 " is for all nodes already", a->doc->stamp.counter);
-	lg_rules_gate_text(&a->doc->gate, gate, sizeof(gate));
+	lg_gate_text(&a->doc->gate, gate, sizeof(gate));
 	line_copy(a->doc->what, "promote from ", gate);
-	a->doc->gate = (struct lg_rules_gate){ 0 };
+	a->doc->gate = (struct lg_gate){ 0 };
 	free(TAKE(a->doc->base.text));
 	a->doc->base = (struct lg_rules_text_ref){ 0 };
 	return 0;
@@ -435,7 +431,7 @@ static int search_one(void *arg, const char *key, const void *value, size_t len,
 	struct lg_complaint c;
 
 	(void)revision;
-	if (lg_rules_doc_parse(value, len, lg_clock_now_ns(), 0, 0, &doc, &c) == 0 && !lg_rules_has_gate(&doc->gate) &&
+	if (lg_rules_doc_parse(value, len, lg_clock_now_ns(), 0, 0, &doc, &c) == 0 && !lg_gate_is_set(&doc->gate) &&
 	    (f->counter ? doc->stamp.counter == f->counter : doc->text.hash != f->hash))
 		snprintf(f->key, sizeof(f->key), "%s", key);
 	return 0;
@@ -455,11 +451,11 @@ static int op_rollback(struct asked *a)
 	uint64_t revision;
 	int r;
 
-	if (lg_rules_has_gate(&a->doc->gate) && !f.counter) {
+	if (lg_gate_is_set(&a->doc->gate) && !f.counter) {
 		free(a->doc->text.text);
 		a->doc->text = a->doc->base;
 		a->doc->base = (struct lg_rules_text_ref){ 0 };
-		a->doc->gate = (struct lg_rules_gate){ 0 };
+		a->doc->gate = (struct lg_gate){ 0 };
 		line_copy(a->doc->what, "rollback to what the other nodes had", "");
 		overrides_settle(a);
 		return 0;
@@ -477,7 +473,7 @@ static int op_rollback(struct asked *a)
 	old->text.text = NULL;
 	free(TAKE(a->doc->base.text));
 	a->doc->base = (struct lg_rules_text_ref){ 0 };
-	a->doc->gate = (struct lg_rules_gate){ 0 };
+	a->doc->gate = (struct lg_gate){ 0 };
 	snprintf(a->doc->what, sizeof(a->doc->what), "rollback to %" PRIu64, old->stamp.counter);
 	overrides_settle(a);
 	return 0;
@@ -572,7 +568,7 @@ static json_t *overrides_json(const struct lg_rules_doc *doc)
 {
 	uint64_t now_ns = lg_clock_now_ns();
 	json_t *list = json_array();
-	char text[2 * LG_RULES_WORD_LEN + 32];
+	char text[LG_RULES_OVERRIDE_TEXT_LEN];
 
 	for (size_t i = 0; i < doc->n_overrides; i++) {
 		const struct lg_rules_override *o = &doc->overrides[i];
@@ -588,12 +584,12 @@ static json_t *overrides_json(const struct lg_rules_doc *doc)
 
 static json_t *doc_json(const struct lg_rules_doc *doc)
 {
-	char gate[LG_RULES_WORD_LEN + 16];
+	char gate[LG_GATE_TEXT_LEN];
 
-	lg_rules_gate_text(&doc->gate, gate, sizeof(gate));
+	lg_gate_text(&doc->gate, gate, sizeof(gate));
 	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:o}", "version", (json_int_t)doc->stamp.counter, "region", doc->stamp.region,
 			 "unix_ms", (json_int_t)doc->stamp.unix_ms, "by", doc->by, "what", doc->what, "for", gate, "for_all",
-			 !lg_rules_has_gate(&doc->gate), "overrides", overrides_json(doc));
+			 !lg_gate_is_set(&doc->gate), "overrides", overrides_json(doc));
 }
 
 static void holders_add(const struct lg_server_holders *kind, json_t *list)

@@ -68,33 +68,6 @@ struct lg_rules_doc *lg_rules_doc_copy(const struct lg_rules_doc *doc)
 
 /* ---- gates ---- */
 
-bool lg_rules_has_gate(const struct lg_rules_gate *gate)
-{
-	return gate->permille || gate->label[0];
-}
-
-bool lg_rules_gate_takes(const struct lg_rules_gate *gate, const char *node, const struct lg_label *labels, size_t n_labels)
-{
-	if (gate->permille)
-		return XXH3_64bits(node, strlen(node)) % 1000 < gate->permille;
-	for (size_t i = 0; i < n_labels; i++)
-		if (strcmp(labels[i].name, gate->label) == 0)
-			return strcmp(labels[i].value, gate->value) == 0;
-	return !gate->label[0];
-}
-
-void lg_rules_gate_text(const struct lg_rules_gate *gate, char *buf, size_t len)
-{
-	if (gate->permille % 10)
-		snprintf(buf, len, "%" PRIu32 ".%" PRIu32 "%% of the nodes", gate->permille / 10, gate->permille % 10);
-	else if (gate->permille)
-		snprintf(buf, len, "%" PRIu32 "%% of the nodes", gate->permille / 10);
-	else if (gate->label[0])
-		snprintf(buf, len, "nodes with %s=%s", gate->label, gate->value);
-	else
-		snprintf(buf, len, "all nodes");
-}
-
 static const struct lg_rule_def *rule_find(const struct lg_rules *rules, const char *name)
 {
 	for (size_t i = 0; i < rules->n; i++)
@@ -200,7 +173,7 @@ uint64_t lg_rules_doc_end_ns(const struct lg_rules_doc *doc, uint64_t now_ns)
 	return first_ns;
 }
 
-void lg_rules_override_text(const struct lg_rules_override *o, char *buf, size_t len)
+static void change_text(const struct lg_rules_override *o, char *buf, size_t len)
 {
 	switch (o->kind) {
 	case LG_OVERRIDE_SET:
@@ -210,6 +183,15 @@ void lg_rules_override_text(const struct lg_rules_override *o, char *buf, size_t
 	case LG_OVERRIDE_DISABLE: snprintf(buf, len, "disabled"); return;
 	case LG_OVERRIDE_SHADOW: snprintf(buf, len, "shadow"); return;
 	}
+}
+
+void lg_rules_override_text(const struct lg_rules_override *o, char *buf, size_t len)
+{
+	char change[2 * LG_RULES_WORD_LEN + 32] = "", gate[LG_GATE_TEXT_LEN];
+
+	change_text(o, change, sizeof(change));
+	lg_gate_text(&o->gate, gate, sizeof(gate));
+	snprintf(buf, len, "%s%s%s", change, lg_gate_is_set(&o->gate) ? " on " : "", lg_gate_is_set(&o->gate) ? gate : "");
 }
 
 /* ---- what is to be in force: overrides change the tree of the text, so that all that a file is checked for is checked of them ---- */
@@ -296,6 +278,7 @@ static int override_apply(struct lg_tree *tree, struct lg_node *list, const stru
 
 struct edit {
 	const struct lg_rules_doc *doc;
+	const struct lg_gate_node *node;
 	uint64_t now_ns;
 };
 
@@ -308,16 +291,16 @@ static int tree_edit(void *arg, struct lg_tree *tree)
 	if (!list || list->kind != LG_NODE_LIST)
 		return 0;
 	for (size_t i = 0; r == 0 && i < e->doc->n_overrides; i++)
-		if (is_live(&e->doc->overrides[i], &e->now_ns))
+		if (is_live(&e->doc->overrides[i], &e->now_ns) && lg_gate_takes(&e->doc->overrides[i].gate, e->node))
 			r = override_apply(tree, list, &e->doc->overrides[i]);
 	return r;
 }
 
-int lg_rules_doc_rules(const struct lg_rules_doc *doc, bool has_text, uint64_t now_ns, const char *name, struct lg_rules **ret_rules,
-		       struct lg_complaint *c)
+int lg_rules_doc_rules(const struct lg_rules_doc *doc, bool has_text, const struct lg_gate_node *node, uint64_t now_ns, const char *name,
+		       struct lg_rules **ret_rules, struct lg_complaint *c)
 {
-	const struct lg_rules_text_ref *ref = has_text || !lg_rules_has_gate(&doc->gate) ? &doc->text : &doc->base;
-	struct edit e = { .doc = doc, .now_ns = now_ns };
+	const struct lg_rules_text_ref *ref = has_text || !lg_gate_is_set(&doc->gate) ? &doc->text : &doc->base;
+	struct edit e = { .doc = doc, .node = node, .now_ns = now_ns };
 
 	if (!ref->text)
 		return lg_complain(c, "the text of these rules is not here");
@@ -335,12 +318,16 @@ static void override_pack(const struct lg_rules_override *o, uint64_t now_ns, st
 	lg_text_addf(out, "%s %s %" PRIu64, names[o->kind], o->rule, left_ms);
 	if (o->kind == LG_OVERRIDE_SET)
 		lg_text_addf(out, " %s %s", o->limit[0] ? o->limit : "-", o->burst[0] ? o->burst : "-");
+	if (o->gate.permille)
+		lg_text_addf(out, " canary %" PRIu32, o->gate.permille);
+	else if (o->gate.label[0])
+		lg_text_addf(out, " to %s %s", o->gate.label, o->gate.value);
 	lg_text_addf(out, "\n");
 }
 
 void lg_rules_doc_pack(const struct lg_rules_doc *doc, uint64_t now_ns, uint64_t unix_ms, bool with_texts, struct lg_text *out)
 {
-	const struct lg_rules_gate *gate = &doc->gate;
+	const struct lg_gate *gate = &doc->gate;
 
 	lg_text_addf(out, HEAD "\nversion %" PRIu64 " %" PRIu64 " %s\nsaved %" PRIu64 "\n", doc->stamp.counter, doc->stamp.unix_ms,
 		     doc->stamp.region, unix_ms);
@@ -353,12 +340,12 @@ void lg_rules_doc_pack(const struct lg_rules_doc *doc, uint64_t now_ns, uint64_t
 		if (is_live(&doc->overrides[i], &now_ns))
 			override_pack(&doc->overrides[i], now_ns, out);
 	lg_text_addf(out, "text %zu %016" PRIx64 "\n", doc->text.len, doc->text.hash);
-	if (lg_rules_has_gate(gate))
+	if (lg_gate_is_set(gate))
 		lg_text_addf(out, "base %zu %016" PRIx64 "\n", doc->base.len, doc->base.hash);
 	lg_text_addf(out, "\n");
 	if (with_texts)
 		lg_text_add(out, doc->text.text, doc->text.len);
-	if (with_texts && lg_rules_has_gate(gate))
+	if (with_texts && lg_gate_is_set(gate))
 		lg_text_add(out, doc->base.text, doc->base.len);
 }
 
@@ -378,14 +365,30 @@ static void rest_copy(const char *line, const char *word, char ret[LG_RULES_WORD
 	snprintf(ret, LG_RULES_WORD_LEN, "%.*s", LG_RULES_WORD_LEN - 1, *rest == ' ' ? rest + 1 : rest);
 }
 
+static int gate_parse(struct lg_gate *gate, const char *word, const char *line)
+{
+	if (strcmp(word, "to") == 0)
+		return sscanf(line, "to %63s %63s", gate->label, gate->value) == 2 ? 0 : -EINVAL;
+	return sscanf(line, "canary %" SCNu32, &gate->permille) == 1 && gate->permille && gate->permille <= 1000 ? 0 : -EINVAL;
+}
+
 static int override_parse(struct parser *p, enum lg_override_kind kind, const char *line)
 {
 	struct lg_rules_override o = { .kind = kind };
+	char word[16] = "";
 	uint64_t left_ms;
-	int n;
+	int n, used = 0;
 
-	n = sscanf(line, "%*s %63s %" SCNu64 " %127s %127s", o.rule, &left_ms, o.limit, o.burst);
-	if (n != (kind == LG_OVERRIDE_SET ? 4 : 2) || left_ms > LG_RULES_OVERRIDE_MAX_MS)
+	n = sscanf(line, "%*s %63s %" SCNu64 "%n", o.rule, &left_ms, &used);
+	if (n != 2 || left_ms > LG_RULES_OVERRIDE_MAX_MS)
+		return -EINVAL;
+	line += used;
+	if (kind == LG_OVERRIDE_SET) {
+		if (sscanf(line, "%127s %127s%n", o.limit, o.burst, &used) != 2)
+			return -EINVAL;
+		line += used;
+	}
+	if (sscanf(line, "%15s%n", word, &used) == 1 && gate_parse(&o.gate, word, line + (*line == ' ')) < 0)
 		return -EINVAL;
 	if (strcmp(o.limit, "-") == 0)
 		o.limit[0] = '\0';
@@ -412,13 +415,6 @@ static int ref_parse(const char *line, struct lg_rules_text_ref *ref, bool *ret_
 {
 	*ret_has = true;
 	return sscanf(line, "%*s %zu %" SCNx64, &ref->len, &ref->hash) == 2 && ref->len <= LG_RULES_TEXT_MAX ? 0 : -EINVAL;
-}
-
-static int gate_parse(struct lg_rules_gate *gate, const char *word, const char *line)
-{
-	if (strcmp(word, "to") == 0)
-		return sscanf(line, "to %63s %63s", gate->label, gate->value) == 2 ? 0 : -EINVAL;
-	return sscanf(line, "canary %" SCNu32, &gate->permille) == 1 && gate->permille && gate->permille <= 1000 ? 0 : -EINVAL;
 }
 
 /* What is not known is skipped: it is of a newer server. */
@@ -472,7 +468,7 @@ static int head_parse(struct parser *p, const char **at, const char *end)
 		line[len] = '\0';
 		*at = newline + 1;
 		if (!len)
-			return p->has_version && p->has_text && p->has_base == lg_rules_has_gate(&p->doc->gate) ? 0 : -EINVAL;
+			return p->has_version && p->has_text && p->has_base == lg_gate_is_set(&p->doc->gate) ? 0 : -EINVAL;
 		r = first ? (strcmp(line, HEAD) == 0 ? 0 : -EINVAL) : line_parse(p, line);
 		if (r < 0)
 			return r;
@@ -502,7 +498,7 @@ int lg_rules_doc_parse(const char *data, size_t len, uint64_t now_ns, uint64_t u
 	r = len ? head_parse(&p, &at, end) : -EINVAL;
 	if (r == 0 && at < end)
 		r = text_parse(&doc->text, &at, end);
-	if (r == 0 && at < end && lg_rules_has_gate(&doc->gate))
+	if (r == 0 && at < end && lg_gate_is_set(&doc->gate))
 		r = text_parse(&doc->base, &at, end);
 	if (r == -ENOMEM)
 		return r;

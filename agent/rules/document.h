@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "rules/gate.h"
 #include "rules/rule.h"
 
 #define LG_RULES_OVERRIDES_MAX 64
@@ -34,14 +35,8 @@ struct lg_rules_override {
 	char rule[LG_NAME_LEN];
 	char limit[LG_RULES_WORD_LEN];	/* SET: as in a file; "" as it is there */
 	char burst[LG_RULES_WORD_LEN];	/* likewise */
+	struct lg_gate gate;		/* which nodes have it */
 	uint64_t until_ns;		/* on our own clock; 0: until it is taken back or the next file is applied */
-};
-
-/* Which nodes have the text; the others have the base. */
-struct lg_rules_gate {
-	uint32_t permille;		/* of all nodes, by a hash of their names; 0: it is not by number */
-	char label[LG_NAME_LEN];	/* nodes whose configuration has this label with this value; "": it is not by label */
-	char value[LG_NAME_LEN];
 };
 
 struct lg_rules_text_ref {
@@ -57,7 +52,7 @@ struct lg_rules_doc {
 	bool is_forced;			/* whoever is cut off by it: nodes do not ask */
 	struct lg_rules_text_ref text;
 	struct lg_rules_text_ref base;	/* while there is a gate; else length 0 */
-	struct lg_rules_gate gate;
+	struct lg_gate gate;		/* which nodes have the text; the others have the base */
 	size_t n_overrides;
 	struct lg_rules_override overrides[LG_RULES_OVERRIDES_MAX];
 };
@@ -89,16 +84,6 @@ void lg_rules_doc_pack(const struct lg_rules_doc *doc, uint64_t now_ns, uint64_t
 int lg_rules_doc_parse(const char *data, size_t len, uint64_t now_ns, uint64_t unix_ms, uint64_t age_ms, struct lg_rules_doc **ret_doc,
 		       struct lg_complaint *c);
 
-bool lg_rules_has_gate(const struct lg_rules_gate *gate);
-/* Does a node of this name have the text? labels: n names with their values. */
-struct lg_label {
-	char name[LG_NAME_LEN];
-	char value[LG_NAME_LEN];
-};
-bool lg_rules_gate_takes(const struct lg_rules_gate *gate, const char *node, const struct lg_label *labels, size_t n_labels);
-/* "10% of the nodes", "nodes with tier=canary", "all nodes" */
-void lg_rules_gate_text(const struct lg_rules_gate *gate, char *buf, size_t len);
-
 /* Puts it in the place of another one of its rule. -ENOSPC: too many. */
 int lg_rules_override_put(struct lg_rules_doc *doc, const struct lg_rules_override *override);
 /* Takes away the override of a rule; of NULL those without a time. Returns how many. */
@@ -106,18 +91,20 @@ size_t lg_rules_override_drop(struct lg_rules_doc *doc, const char *rule);
 /* When the first override ends; 0: none does. */
 uint64_t lg_rules_doc_end_ns(const struct lg_rules_doc *doc, uint64_t now_ns);
 void lg_rules_doc_expire(struct lg_rules_doc *doc, uint64_t now_ns);
-/* "limit 500/1s", "disabled", "shadow" */
+#define LG_RULES_OVERRIDE_TEXT_LEN (2 * LG_RULES_WORD_LEN + 32 + LG_GATE_TEXT_LEN)
+/* "limit 500/1s", "disabled", "shadow on nodes with tier=canary" */
 void lg_rules_override_text(const struct lg_rules_override *override, char *buf, size_t len);
 
 /**
  * lg_rules_doc_rules() - what is to be in force
- * @has_text: the text, not the base: lg_rules_gate_takes(); without a gate it makes no difference
+ * @has_text: the text, not the base: lg_gate_takes(); without a gate it makes no difference
+ * @node:     whose overrides
  * @name:     stands for the file in complaints
  *
  * Overrides count until their time. One of a rule that is not there changes nothing.
  */
-int lg_rules_doc_rules(const struct lg_rules_doc *doc, bool has_text, uint64_t now_ns, const char *name, struct lg_rules **ret_rules,
-		       struct lg_complaint *c);
+int lg_rules_doc_rules(const struct lg_rules_doc *doc, bool has_text, const struct lg_gate_node *node, uint64_t now_ns, const char *name,
+		       struct lg_rules **ret_rules, struct lg_complaint *c);
 
 /*
  * Limits of global rules are one for all nodes: a gate that gave some of them other ones would have two. -EINVAL with *c naming the first

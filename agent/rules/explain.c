@@ -141,6 +141,7 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 {
 	bool global = rule->scope == LG_SCOPE_GLOBAL;
 	char base[LG_LIMIT_TEXT_LEN], limit[LG_LIMIT_TEXT_LEN], per[LG_NUM_TEXT_LEN], trailing[LG_NUM_TEXT_LEN];
+	char nodes[LG_GATE_TEXT_LEN];
 	struct lg_words t = { buf, len, 0 };
 	struct lg_bound bound;
 
@@ -179,6 +180,9 @@ void lg_rule_bound_text(const struct lg_rule_def *rule, const struct lg_explain_
 	ban_add(&t, &rule->ban);
 	if (rule->shadow)
 		lg_words_add(&t, "; in shadow mode, so what is above is counted and passes");
+	lg_gate_text(&rule->nodes, nodes, sizeof(nodes));
+	if (lg_gate_is_set(&rule->nodes))
+		lg_words_add(&t, "; on %s only", nodes);
 }
 
 /* ---- warnings ---- */

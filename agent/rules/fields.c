@@ -139,6 +139,7 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_MARK: return "a number such as 7 or 0x10, below 2^32";
 	case LG_FIELD_PRIORITY: return "a number such as 6 below 2^32, or a class such as 1:10";
 	case LG_FIELD_DSCP: return "a DSCP such as ef, af41 or 46, 0 to 63";
+	case LG_FIELD_NODES: return "a percentage such as 10%, or a label and its value such as tier=canary";
 	case LG_FIELD_WORDS: return "a word or a list of words";
 	case LG_FIELD_BOOL: return "true or false";
 	case LG_FIELD_UINT: return "a whole number";
@@ -417,6 +418,7 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_ICMP_TYPES:
 	case LG_FIELD_PORTS:
 	case LG_FIELD_PREFIX:
+	case LG_FIELD_NODES:
 	case LG_FIELD_LIMIT:
 	case LG_FIELD_AMOUNT: return 0;
 	}

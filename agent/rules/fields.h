@@ -20,6 +20,7 @@ enum lg_field_type {
 	LG_FIELD_MARK,		/* num */
 	LG_FIELD_PRIORITY,	/* num */
 	LG_FIELD_DSCP,		/* num */
+	LG_FIELD_NODES,		/* lg_gate_parse() */
 	LG_FIELD_WORDS,		/* one of words or a list of them; num, of a list too: bits by index */
 	LG_FIELD_BOOL,		/* num: 0 or 1 */
 	LG_FIELD_UINT,		/* num */

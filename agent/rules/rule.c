@@ -31,6 +31,16 @@ struct lg_rules *lg_rules_free(struct lg_rules *rules)
 	return NULL;
 }
 
+void lg_rules_keep(struct lg_rules *rules, const struct lg_gate_node *node)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < rules->n; i++)
+		if (lg_gate_takes(&rules->v[i].nodes, node))
+			rules->v[kept++] = rules->v[i];
+	rules->n = kept;
+}
+
 const char *lg_scope_name(enum lg_scope scope)
 {
 	switch (scope) {

@@ -12,6 +12,7 @@
 #include "base/complaint.h"
 #include "base/mem.h"
 #include "leasegate/abi.h"
+#include "rules/gate.h"
 
 enum lg_scope { LG_SCOPE_HOST, LG_SCOPE_GLOBAL };
 enum lg_rule_class { LG_CLASS_LOCAL, LG_CLASS_LEASE, LG_CLASS_STRICT, LG_CLASS_SYNC };
@@ -109,6 +110,7 @@ struct lg_rule_def {
 	enum lg_action action;	/* done to packets above the limit */
 	uint32_t action_value;	/* mark, priority or DSCP */
 	bool shadow;
+	struct lg_gate nodes;	/* that have the rule */
 	bool evaluate_all;
 	bool is_secret;		/* its keys are hashes under a key of the fleet: see rules/secret.h, which fills the next two */
 	uint64_t secret_check;	/* two ends with other secrets do not understand each other: part of identity and fingerprint */
@@ -172,6 +174,8 @@ struct lg_rules {
 	struct lg_list_file *list_files;
 };
 struct lg_rules *lg_rules_free(struct lg_rules *rules);
+/* Those that are not for this node leave. */
+void lg_rules_keep(struct lg_rules *rules, const struct lg_gate_node *node);
 LG_CLEANUP(struct lg_rules, lg_rules_free)
 
 /*

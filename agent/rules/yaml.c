@@ -289,6 +289,15 @@ static int secret_read(struct lg_reader *r)
 	return 0;
 }
 
+static int nodes_read(struct lg_reader *r)
+{
+	struct lg_complaint c = { 0 };
+
+	if (!r->at[LG_RF_NODES].node || lg_gate_parse(lg_text_of(r, LG_RF_NODES), &r->rule->nodes, &c) == 0)
+		return 0;
+	return lg_reader_complain(r, LG_RF_NODES, "%s", c.text);
+}
+
 static int rule_read(const struct lg_node *node, const struct lg_rules *rules, struct lg_rule_def *rule, struct lg_prefix *own,
 		     struct lg_complaint *c)
 {
@@ -306,7 +315,9 @@ static int rule_read(const struct lg_node *node, const struct lg_rules *rules, s
 	rule->shadow = r.at[LG_RF_SHADOW].num;
 	rule->evaluate_all = r.at[LG_RF_EVALUATE].num;
 
-	err = scope_read(&r);
+	err = nodes_read(&r);
+	if (err == 0)
+		err = scope_read(&r);
 	if (err == 0)
 		err = lg_match_read(&r);
 	if (err == 0)
@@ -334,6 +345,9 @@ static int duplicate_check(const struct lg_rules *rules, const struct lg_node *n
 		if (strcmp(rule->name, last->name) == 0)
 			return lg_node_complain(node, c, "name: \"%s\" is the name of the rule on line %u too",
 						last->name, rule->line);
+		/* On each host by itself, and on each at most one of them. */
+		if (rule->scope == LG_SCOPE_HOST && lg_gate_are_apart(&rule->nodes, &last->nodes))
+			continue;
 		if (lg_rule_identity(rule) == identity)
 			return lg_node_complain(
 				node, c,

@@ -201,6 +201,37 @@ def test_a_version_is_for_some_nodes_first():
 
 
 @pytest.mark.long
+def test_one_rule_is_changed_or_there_on_some_nodes():
+    with Fleet(2) as f:
+        f.start()
+        f.apply(rules())
+        # An override for those with a label; for a while.
+        assert f.do("set", "web", "limit=7/1s", "--to", "tier=canary", "--for", "2s")["in_force"] == 2
+        assert [f.limits(i) for i in (0, 1)] == ["7/1s", "100/1s"]
+        assert f.status()["current"]["overrides"][0]["is"] == "limit 7/1s on nodes with tier=canary"
+        until(lambda: f.limits(0) == "100/1s", "the override is over")
+        # By number, on none here and then on all.
+        f.do("shadow", "api", "--canary", "0.1%")
+        f.do("disable", "web", "--canary", "100%")
+        assert [f.limits(i) for i in (0, 1)] == [None, None]
+        assert [{r["rule"]: r["shadow"] for r in n.json("rules")}["api"] for n in f.nodes] == [False, False]
+        f.do("reset", "web")
+        assert 'rule "api" is global' in f.refused("set", "api", "limit=9/10s", "--canary", "10%")
+        assert 'rule "api" is global' in f.refused("disable", "api", "--to", "tier=rest")
+        r = f.instance.tool("rules", "set", "web", "limit=9/1s", "--to", "10%")
+        assert r.returncode == 2 and "--canary takes a percentage" in r.stderr, r.stderr
+        # A rule of the file that some nodes have, and one that is another on the others.
+        more = """  - {name: small, nodes: tier=rest, match: {protocol: udp}, limit: 5/1s}
+  - {name: big, nodes: tier=canary, match: {protocol: udp}, limit: 50/1s}
+"""
+        assert f.apply(rules(more=more))["in_force"] == 2
+        assert [(f.limits(i, "small"), f.limits(i, "big")) for i in (0, 1)] == [(None, "50/1s"), ("5/1s", None)]
+        for n in f.nodes:
+            assert n.tool("rules", "diff").returncode == 0
+        assert "on nodes with tier=rest only" in f.instance.tool("explain", f.instance.path("new.yaml")).stdout
+
+
+@pytest.mark.long
 def test_a_node_that_cannot_have_a_version_says_why_and_goes_on():
     with Fleet(2) as f:
         f.configure(node_1={"max_rules": 16})

@@ -102,6 +102,7 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 	case LG_FIELD_BOOL:
 	case LG_FIELD_LISTED:
 	case LG_FIELD_MATCH:
+	case LG_FIELD_NODES:
 	case LG_FIELD_PREFIX: buf[0] = '\0'; return;
 	}
 }

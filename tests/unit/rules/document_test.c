@@ -162,7 +162,7 @@ static struct lg_rules *rules_of(const struct lg_rules_doc *doc, bool has_text, 
 	struct lg_rules *rules = NULL;
 	struct lg_complaint c = { 0 };
 
-	if (lg_rules_doc_rules(doc, has_text, now_ns, "test", &rules, &c) < 0)
+	if (lg_rules_doc_rules(doc, has_text, &lg_gate_nobody, now_ns, "test", &rules, &c) < 0)
 		fail_msg("%s", c.text);
 	return rules;
 }
@@ -208,7 +208,7 @@ static void an_override_is_checked_as_a_file_is(void **state)
 
 	(void)state;
 	put(doc, LG_OVERRIDE_SET, "a", "5/1fortnight", 0);
-	assert_int_equal(lg_rules_doc_rules(doc, true, 0, "test", &rules, &c), -EINVAL);
+	assert_int_equal(lg_rules_doc_rules(doc, true, &lg_gate_nobody, 0, "test", &rules, &c), -EINVAL);
 	assert_non_null(strstr(c.text, "limit"));
 	assert_int_equal(c.line, 2);
 	/* In the place of the former one, and what is not written is added. */
@@ -232,41 +232,6 @@ static void overrides_are_bounded(void **state)
 	}
 }
 
-static void a_gate_takes_its_part_of_the_nodes_and_keeps_them_when_it_widens(void **state)
-{
-	struct lg_rules_gate few = { .permille = 100 }, more = { .permille = 300 };
-	unsigned n_few = 0, n_more = 0;
-	char name[LG_NAME_LEN];
-
-	(void)state;
-	for (int i = 0; i < 10000; i++) {
-		bool is_few, is_more;
-
-		snprintf(name, sizeof(name), "node-%d.example", i);
-		is_few = lg_rules_gate_takes(&few, name, NULL, 0);
-		is_more = lg_rules_gate_takes(&more, name, NULL, 0);
-		assert_true(is_more || !is_few);
-		n_few += is_few;
-		n_more += is_more;
-	}
-	assert_in_range(n_few, 850, 1150);
-	assert_in_range(n_more, 2750, 3250);
-}
-
-static void a_gate_by_label_takes_nodes_that_have_it(void **state)
-{
-	const struct lg_label labels[] = { { "site", "a" }, { "tier", "canary" } };
-	struct lg_rules_gate gate = { .label = "tier", .value = "canary" }, none = { 0 };
-
-	(void)state;
-	assert_true(lg_rules_gate_takes(&gate, "n", labels, 2));
-	assert_false(lg_rules_gate_takes(&gate, "n", labels, 1));
-	assert_false(lg_rules_gate_takes(&gate, "n", NULL, 0));
-	snprintf(gate.value, sizeof(gate.value), "canar");
-	assert_false(lg_rules_gate_takes(&gate, "n", labels, 2));
-	assert_true(lg_rules_gate_takes(&none, "n", NULL, 0));
-}
-
 static void outside_the_gate_is_what_was_before(void **state)
 {
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = make(TEXT);
@@ -280,6 +245,40 @@ static void outside_the_gate_is_what_was_before(void **state)
 	lg_rules_free(rules);
 	rules = rules_of(doc, true, 0);
 	assert_int_equal(rules->n, 2);
+	lg_rules_free(rules);
+}
+
+static void an_override_for_some_nodes_changes_the_rule_on_those(void **state)
+{
+	static const struct lg_label labels[] = { { "tier", "canary" } };
+	const struct lg_gate_node chosen = { .name = "n", .labels = labels, .n_labels = 1 }, other = { .name = "n" };
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = make(TEXT);
+	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *back = NULL;
+	struct lg_rules_override o = { .kind = LG_OVERRIDE_SET, .rule = "a", .limit = "7/1s",
+				       .gate = { .label = "tier", .value = "canary" } };
+	char text[LG_RULES_OVERRIDE_TEXT_LEN];
+	struct lg_complaint c = { 0 };
+	struct lg_rules *rules = NULL;
+
+	(void)state;
+	assert_int_equal(lg_rules_override_put(doc, &o), 0);
+	o = (struct lg_rules_override){ .kind = LG_OVERRIDE_SHADOW, .rule = "g", .gate = { .permille = 125 }, .until_ns = 9 * S };
+	assert_int_equal(lg_rules_override_put(doc, &o), 0);
+	back = through(doc, 1 * S, 1, 1 * S, 1, 0);
+	assert_int_equal(back->n_overrides, 2);
+	lg_rules_override_text(&back->overrides[0], text, sizeof(text));
+	assert_string_equal(text, "limit 7/1s on nodes with tier=canary");
+	lg_rules_override_text(&back->overrides[1], text, sizeof(text));
+	assert_string_equal(text, "shadow on 12.5% of the nodes");
+	assert_int_equal(lg_rules_doc_rules(back, true, &chosen, 1 * S, "test", &rules, &c), 0);
+	assert_int_equal(rules->v[0].limit_tok, 7);
+	rules = lg_rules_free(rules);
+	assert_int_equal(lg_rules_doc_rules(back, true, &other, 1 * S, "test", &rules, &c), 0);
+	assert_int_not_equal(rules->v[0].limit_tok, 7);
+	rules = lg_rules_free(rules);
+	assert_int_equal(lg_rules_doc_rules(back, true, &lg_gate_everybody, 1 * S, "test", &rules, &c), 0);
+	assert_int_equal(rules->v[0].limit_tok, 7);
+	assert_true(rules->v[1].shadow);
 	lg_rules_free(rules);
 }
 
@@ -322,9 +321,8 @@ int main(void)
 		cmocka_unit_test(overrides_count_until_their_time),
 		cmocka_unit_test(an_override_is_checked_as_a_file_is),
 		cmocka_unit_test(overrides_are_bounded),
-		cmocka_unit_test(a_gate_takes_its_part_of_the_nodes_and_keeps_them_when_it_widens),
-		cmocka_unit_test(a_gate_by_label_takes_nodes_that_have_it),
 		cmocka_unit_test(outside_the_gate_is_what_was_before),
+		cmocka_unit_test(an_override_for_some_nodes_changes_the_rule_on_those),
 		cmocka_unit_test(a_gate_with_two_limits_of_one_global_rule_is_refused),
 	};
 

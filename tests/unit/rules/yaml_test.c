@@ -37,6 +37,7 @@ static const char full[] = "rules:\n"
 			   "    on_full: deny\n"
 			   "    fallback: closed\n"
 			   "    shadow: true\n"
+			   "    nodes: tier=canary\n"
 			   "    evaluate: all\n"
 			   "    table: exact\n"
 			   "    cost: 2\n"
@@ -170,6 +171,8 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rule->on_full, LG_ON_FULL_DENY);
 	assert_int_equal(rule->fallback, LG_FALLBACK_CLOSED);
 	assert_true(rule->shadow);
+	assert_string_equal(rule->nodes.label, "tier");
+	assert_string_equal(rule->nodes.value, "canary");
 	assert_true(rule->evaluate_all);
 	assert_int_equal(rule->cost, 2);
 	assert_int_equal(rule->lease.kind, LG_LEASE_BLOCK);
@@ -183,7 +186,7 @@ static void every_key_arrives_in_the_model(void **state)
 	assert_int_equal(rules->v[5].keys, 5000);
 	assert_int_equal(rules->v[2].lease.rpc_budget_mps, 10000);
 	rule = &rules->v[1];
-	assert_int_equal(rule->line, 28);
+	assert_int_equal(rule->line, 29);
 	assert_int_equal(rule->key.form, LG_FORM_PRODUCT | LG_FORM_HASHED | LG_FORM_SECRET | LG_KEY_DESTINATION);
 	assert_true(rules->v[1].is_secret);
 	assert_int_equal(rule->key.destination.ipv4, 32);
@@ -713,6 +716,12 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		/* two of one kind */
 		{ "rules:\n  - {name: a, limit: 1/s}\n  - {name: a, limit: 1/s, key: {source: 32}}\n",
 		  "3:5: name: \"a\" is the name of the rule on line 2 too" },
+		{ "rules:\n  - {name: a, limit: 5/s, nodes: most}\n",
+		  "2:34: nodes: \"most\" is neither a percentage of the nodes such as 10% nor a label with its value such as tier=canary" },
+		{ "rules:\n  - {name: a, limit: 5/s, nodes: tier=a}\n  - {name: b, limit: 5/s, nodes: site=b}\n",
+		  "3:5: rule \"b\" has the same scope, match, key, unit and algorithm as rule \"a\" on line 2: keep the stricter one" },
+		{ "rules:\n  - {name: a, scope: global, limit: 5/s, nodes: tier=a}\n  - {name: b, scope: global, limit: 5/s, nodes: tier=b}\n",
+		  "3:5: rule \"b\" has the same scope, match, key, unit and algorithm as rule \"a\" on line 2: keep the stricter one" },
 		{ "rules:\n  - {name: a, limit: 1/s, match: {destination_port: [80, 81]}}\n"
 		  "  - {name: b, limit: 5/s, burst: 9, shadow: true, match: {destination_port: 80-81}}\n",
 		  "3:5: rule \"b\" has the same scope, match, key, unit and algorithm as rule \"a\" on line 2: keep "
@@ -919,6 +928,31 @@ static void files_are_read_or_the_reason_is_given(void **state)
 	assert_string_equal(c.text, "this is not a file");
 }
 
+static void rules_for_other_nodes_leave(void **state)
+{
+	static const char text[] = "rules:\n"
+				   "  - {name: all, limit: 1/s, match: {protocol: udp}}\n"
+				   "  - {name: small, limit: 5/s, nodes: tier=small}\n"
+				   "  - {name: big, limit: 50/s, nodes: tier=big}\n"
+				   "  - {name: some, limit: 5/s, match: {protocol: tcp}, nodes: 100%}\n";
+	static const struct lg_label labels[] = { { "tier", "big" } };
+	const struct lg_gate_node big = { "n", labels, 1, false };
+	struct lg_rules *rules = NULL;
+	struct lg_complaint c = { 0 };
+
+	(void)state;
+	assert_int_equal(lg_rules_parse(text, strlen(text), "r.yaml", &rules, &c), 0);
+	assert_int_equal(rules->n, 4);
+	lg_rules_keep(rules, &big);
+	assert_int_equal(rules->n, 3);
+	assert_string_equal(rules->v[0].name, "all");
+	assert_string_equal(rules->v[1].name, "big");
+	assert_string_equal(rules->v[2].name, "some");
+	lg_rules_keep(rules, &lg_gate_nobody);
+	assert_int_equal(rules->n, 1);
+	lg_rules_free(rules);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -940,6 +974,7 @@ int main(void)
 		cmocka_unit_test(any_cut_or_damage_gives_rules_or_one_line),
 		cmocka_unit_test(bombs_are_refused_by_their_first_bound),
 		cmocka_unit_test(sixty_four_rules_are_accepted),
+		cmocka_unit_test(rules_for_other_nodes_leave),
 		cmocka_unit_test(files_are_read_or_the_reason_is_given),
 	};
 
