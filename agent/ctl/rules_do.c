@@ -18,6 +18,7 @@
 #define DURABLE_S 15	/* for a version to be in the store: a cluster that has no leader may take so long */
 #define NODES_S 3	/* for all nodes to have said what became of it */
 #define POLL_MS 10
+#define TOO_LATE (-1)
 
 struct doing {
 	const struct lg_ctl *ctl;
@@ -209,8 +210,16 @@ static const char *text_of(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* Until the store has it. 0, or an exit code. */
-static int durable_wait(const struct doing *d, json_int_t version)
+/* What became of the version that was asked for. */
+static int not_written(const struct doing *d, json_int_t version, const json_t *reply)
+{
+	const char *why = integer_of(reply, "version") == version ? text_of(reply, "error") : "another one came between";
+
+	return lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "version %lld was not written: %s; nothing was changed", (long long)version, why);
+}
+
+/* Until the store has it. 0; TOO_LATE: another version came first, and it may be tried again; else an exit code. */
+static int durable_wait(const struct doing *d, json_int_t version, bool may_be_late)
 {
 	uint64_t until_ns = lg_clock_now_ns() + DURABLE_S * LG_NS_PER_S;
 	bool is_busy = true;
@@ -223,8 +232,7 @@ static int durable_wait(const struct doing *d, json_int_t version)
 			return r;
 		is_busy = json_is_true(json_object_get(reply, "busy"));
 		if (!is_busy && (integer_of(reply, "version") != version || *text_of(reply, "error")))
-			r = lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "version %lld was not written: %s; nothing was changed", (long long)version,
-					integer_of(reply, "version") == version ? text_of(reply, "error") : "another one came between");
+			r = may_be_late && json_is_true(json_object_get(reply, "late")) ? TOO_LATE : not_written(d, version, reply);
 		json_decref(reply);
 		if (r)
 			return r;
@@ -235,6 +243,30 @@ static int durable_wait(const struct doing *d, json_int_t version)
 			poll(NULL, 0, POLL_MS);
 	}
 	return 0;
+}
+
+/*
+ * What is done to one rule is done to whatever version is the newest, so whoever was overtaken asks again. A file, or the way back, is meant for
+ * the version that its writer saw.
+ */
+static int written(const struct doing *d, json_t **ret_reply)
+{
+	uint64_t until_ns = lg_clock_now_ns() + NODES_S * LG_NS_PER_S;
+	int r;
+
+	for (;;) {
+		r = ask(d, d->request, ret_reply);
+		if (r)
+			return r;
+		r = durable_wait(d, integer_of(*ret_reply, "version"), takes(d, "set disable shadow reset") && lg_clock_now_ns() < until_ns);
+		if (r == 0)
+			return 0;
+		json_decref(*ret_reply);
+		*ret_reply = NULL;
+		if (r != TOO_LATE)
+			return r;
+		poll(NULL, 0, 5 * POLL_MS);
+	}
 }
 
 struct tally {
@@ -302,13 +334,11 @@ static int change(struct doing *d)
 	struct tally t;
 	int r;
 
-	r = ask(d, d->request, &reply);
+	r = written(d, &reply);
 	if (r)
 		return r;
 	version = integer_of(reply, "version");
-	r = durable_wait(d, version);
-	if (r == 0)
-		r = nodes_wait(d, version, &t, &status);
+	r = nodes_wait(d, version, &t, &status);
 	if (r) {
 		json_decref(reply);
 		return r;

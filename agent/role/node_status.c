@@ -488,6 +488,8 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 	attach_metrics(n, m);
 	upstream_metrics(n, m);
 	lg_metrics_add(m, LG_METRIC_ENFORCING, lg_node_is_ready(n, why, sizeof(why)), NULL);
+	if (n->config.rules_from_region)
+		lg_status_rules_metrics(n->region_rules.doc, &n->region_rules.refused, m);
 	lg_metrics_add(m, LG_METRIC_RULES_LAST, n->rules_why[0] != '\0', NULL);
 	lg_metrics_add(m, LG_METRIC_DEGRADED, is_degraded(n), NULL);
 	if (lg_kern_bypass_read(n->kern, &bypass) == 0)

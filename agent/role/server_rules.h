@@ -12,6 +12,7 @@
 #include "store/store.h"
 
 struct lg_loop;
+struct lg_metrics;
 struct lg_server;
 struct lg_server_stream;
 struct lg_server_home;
@@ -45,6 +46,7 @@ struct lg_server_rules {
 	char file_why[512];		/* why the file that counts until there is a version does not; "" otherwise */
 	struct lg_rules_stamp done;	/* our last change, and what became of it */
 	char done_why[512];		/* "": it is durable */
+	bool done_late;			/* another version came first */
 };
 
 /* server_rules.c */
@@ -68,7 +70,17 @@ void lg_server_rules_text_key(uint64_t hash, size_t n, char ret[64]);
 int lg_server_rules_check(struct lg_server *s, const struct lg_rules_doc *doc, const struct lg_peer *peers, size_t n_peers, const char *name,
 			  struct lg_complaint *c);
 
+#define LG_SERVER_RULES_KEY_LEN (LG_NAME_LEN + 48)	/* of a key below rules/ in the store */
+
 /* server_rules_change.c */
 /* Begins to write it; takes doc. -EBUSY while another one is written. Whoever asked finds in `done` what became of it. */
 int lg_server_rules_write(struct lg_server *s, struct lg_rules_doc *doc, bool is_ours);
+/* What the tool asks for becomes the next version. */
+json_t *lg_server_rules_change(struct lg_server *s, const json_t *request, const char *op);
+json_t *lg_server_rules_refusal(const struct lg_complaint *c, int r);
+/* The key of a version for all nodes: of this number, or (0) the last one whose text has another hash; "" if there is none. Negative errno. */
+int lg_server_rules_find(struct lg_server *s, uint64_t counter, uint64_t hash, char ret_key[LG_SERVER_RULES_KEY_LEN]);
+
+/* server_rules_show.c */
 json_t *lg_server_rules_admin(struct lg_server *s, const json_t *request);
+void lg_server_rules_metrics(const struct lg_server *s, struct lg_metrics *m);

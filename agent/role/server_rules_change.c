@@ -24,7 +24,7 @@ static void next(struct lg_server *s);
 
 /* ---- writing ---- */
 
-static void over(struct lg_server *s, const char *why)
+static void over(struct lg_server *s, bool is_late, const char *why)
 {
 	struct lg_server_rules *m = &s->rules_now;
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = TAKE(m->change.doc);
@@ -32,6 +32,7 @@ static void over(struct lg_server *s, const char *why)
 
 	if (m->change.is_ours) {
 		m->done = doc->stamp;
+		m->done_late = is_late;
 		snprintf(m->done_why, sizeof(m->done_why), "%s", why);
 	} else if (*why) {
 		lg_error("rules: version %" PRIu64 " of region %s could not be written to the store: %s", doc->stamp.counter,
@@ -52,7 +53,7 @@ static void failed(struct lg_server *s, int result)
 	else
 		snprintf(why, sizeof(why), "the store: %s%s", strerror(-result),
 			 result == -EHOSTUNREACH ? "" : "; whether it was written is not known");
-	over(s, why);
+	over(s, result > 0, why);
 }
 
 static void on_text(void *arg, int result)
@@ -68,7 +69,7 @@ static void on_head(void *arg, int result)
 	if (result)
 		failed(arg, result);
 	else
-		over(arg, "");
+		over(arg, false, "");
 }
 
 /* Is it in the store, as far as its last piece tells? 1 with the revision of that, 0, negative errno. */
@@ -101,7 +102,7 @@ static int text_write(struct lg_server *s, const struct lg_rules_text_ref *ref)
 
 struct history {
 	size_t n;
-	char keys[HISTORY_MAX + TRIMMED_MAX][LG_NAME_LEN + 48];
+	char keys[HISTORY_MAX + TRIMMED_MAX][LG_SERVER_RULES_KEY_LEN];
 	struct lg_rules_text_ref refs[HISTORY_MAX + TRIMMED_MAX][2];	/* text and base */
 };
 
@@ -134,7 +135,7 @@ static bool is_named(const struct history *h, size_t from, const struct lg_rules
 
 struct head {
 	struct lg_store_write writes[LG_STORE_WRITES_MAX];
-	char keys[LG_STORE_WRITES_MAX][LG_NAME_LEN + 48];
+	char keys[LG_STORE_WRITES_MAX][LG_SERVER_RULES_KEY_LEN];
 	size_t n;
 };
 
@@ -421,7 +422,7 @@ static int op_promote(struct asked *a)
 struct search {
 	uint64_t counter;	/* 0: the last that has another text */
 	uint64_t hash;
-	char key[LG_NAME_LEN + 48];
+	char *key;
 };
 
 static int search_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
@@ -433,8 +434,16 @@ static int search_one(void *arg, const char *key, const void *value, size_t len,
 	(void)revision;
 	if (lg_rules_doc_parse(value, len, lg_clock_now_ns(), 0, 0, &doc, &c) == 0 && !lg_gate_is_set(&doc->gate) &&
 	    (f->counter ? doc->stamp.counter == f->counter : doc->text.hash != f->hash))
-		snprintf(f->key, sizeof(f->key), "%s", key);
+		snprintf(f->key, LG_SERVER_RULES_KEY_LEN, "%s", key);
 	return 0;
+}
+
+int lg_server_rules_find(struct lg_server *s, uint64_t counter, uint64_t hash, char ret_key[LG_SERVER_RULES_KEY_LEN])
+{
+	struct search f = { .counter = counter, .hash = hash, .key = ret_key };
+
+	ret_key[0] = '\0';
+	return lg_store_each(s->store, "rules/history/", search_one, &f);
 }
 
 static int no_version(struct asked *a, uint64_t counter)
@@ -446,12 +455,13 @@ static int no_version(struct asked *a, uint64_t counter)
 
 static int op_rollback(struct asked *a)
 {
-	struct search f = { .counter = (uint64_t)json_integer_value(json_object_get(a->request, "version")), .hash = a->doc->text.hash };
+	uint64_t counter = (uint64_t)json_integer_value(json_object_get(a->request, "version"));
 	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *old = NULL;
+	char key[LG_SERVER_RULES_KEY_LEN];
 	uint64_t revision;
 	int r;
 
-	if (lg_gate_is_set(&a->doc->gate) && !f.counter) {
+	if (lg_gate_is_set(&a->doc->gate) && !counter) {
 		free(a->doc->text.text);
 		a->doc->text = a->doc->base;
 		a->doc->base = (struct lg_rules_text_ref){ 0 };
@@ -460,12 +470,12 @@ static int op_rollback(struct asked *a)
 		overrides_settle(a);
 		return 0;
 	}
-	r = lg_store_each(a->s->store, "rules/history/", search_one, &f);
+	r = lg_server_rules_find(a->s, counter, a->doc->text.hash, key);
 	if (r < 0)
 		return lg_complain(&a->c, "the history cannot be read: %s", strerror(-r));
-	if (!f.key[0])
-		return no_version(a, f.counter);
-	r = lg_server_rules_read(a->s, f.key, true, &old, &revision);
+	if (!key[0])
+		return no_version(a, counter);
+	r = lg_server_rules_read(a->s, key, true, &old, &revision);
 	if (r)
 		return lg_complain(&a->c, "that version cannot be read: %s", r < 0 ? strerror(-r) : "it is gone");
 	free(a->doc->text.text);
@@ -538,7 +548,7 @@ static int change(struct asked *a, const char *op)
 	return lg_server_rules_check(s, a->doc, peers, peers_read(json_object_get(a->request, "peers"), peers), a->name, &a->c);
 }
 
-static json_t *refusal(const struct lg_complaint *c, int r)
+json_t *lg_server_rules_refusal(const struct lg_complaint *c, int r)
 {
 	char text[1024];
 
@@ -546,7 +556,7 @@ static json_t *refusal(const struct lg_complaint *c, int r)
 	return json_pack("{s:b, s:s}", "ok", 0, "error", c->text[0] ? text : strerror(-r));
 }
 
-static json_t *change_json(struct lg_server *s, const json_t *request, const char *op)
+json_t *lg_server_rules_change(struct lg_server *s, const json_t *request, const char *op)
 {
 	struct asked a = { .s = s, .request = request };
 	json_t *reply;
@@ -555,147 +565,9 @@ static json_t *change_json(struct lg_server *s, const json_t *request, const cha
 	r = change(&a, op);
 	if (r < 0) {
 		lg_rules_doc_free(a.doc);
-		return refusal(&a.c, r);
+		return lg_server_rules_refusal(&a.c, r);
 	}
 	reply = json_pack("{s:b, s:I, s:s, s:s}", "ok", 1, "version", (json_int_t)a.doc->stamp.counter, "what", a.doc->what, "note", a.note);
 	lg_server_rules_write(s, a.doc, true);
 	return reply;
-}
-
-/* ---- what it is told ---- */
-
-static json_t *overrides_json(const struct lg_rules_doc *doc)
-{
-	uint64_t now_ns = lg_clock_now_ns();
-	json_t *list = json_array();
-	char text[LG_RULES_OVERRIDE_TEXT_LEN];
-
-	for (size_t i = 0; i < doc->n_overrides; i++) {
-		const struct lg_rules_override *o = &doc->overrides[i];
-
-		if (o->until_ns && o->until_ns <= now_ns)
-			continue;
-		lg_rules_override_text(o, text, sizeof(text));
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "rule", o->rule, "is", text, "left_ms",
-						      o->until_ns ? json_integer(lg_status_ms_until(o->until_ns, now_ns)) : json_null()));
-	}
-	return list;
-}
-
-static json_t *doc_json(const struct lg_rules_doc *doc)
-{
-	char gate[LG_GATE_TEXT_LEN];
-
-	lg_gate_text(&doc->gate, gate, sizeof(gate));
-	return json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:o}", "version", (json_int_t)doc->stamp.counter, "region", doc->stamp.region,
-			 "unix_ms", (json_int_t)doc->stamp.unix_ms, "by", doc->by, "what", doc->what, "for", gate, "for_all",
-			 !lg_gate_is_set(&doc->gate), "overrides", overrides_json(doc));
-}
-
-static void holders_add(const struct lg_server_holders *kind, json_t *list)
-{
-	for (size_t i = 0; i < kind->n; i++) {
-		const struct lg_server_holder *h = kind->v[i];
-		const struct lg_rules_state *state = &h->rules;
-
-		if (LIST_EMPTY(&h->streams) && !h->wants_rules)
-			continue;
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:b, s:I, s:s, s:b, s:I, s:s}", "name", h->name, "kind",
-						      h->is_region ? "region" : "node", "connected", !LIST_EMPTY(&h->streams), "own_file",
-						      !h->wants_rules,
-						      "version", (json_int_t)state->running.counter, "region", state->running.region, "chosen",
-						      state->is_chosen, "refused", (json_int_t)state->refused.counter, "why", state->why));
-	}
-}
-
-static json_t *status_json(struct lg_server *s)
-{
-	const struct lg_server_rules *m = &s->rules_now;
-	bool is_behind = m->doc && lg_rules_stamp_compare(&m->refused, &m->doc->stamp) <= 0;
-	json_t *list = json_array();
-
-	holders_add(&s->hosts, list);
-	holders_add(&s->regions, list);
-	return json_pack("{s:b, s:o, s:o, s:I, s:s, s:s}", "ok", 1, "current", m->doc ? doc_json(m->doc) : json_null(), "holders", list,
-			 "refused", (json_int_t)(is_behind ? 0 : m->refused.counter), "why", m->why, "file_why", m->doc ? "" : m->file_why);
-}
-
-static int history_json_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
-{
-	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *doc = NULL;
-	struct lg_complaint c;
-
-	(void)key;
-	(void)revision;
-	if (lg_rules_doc_parse(value, len, lg_clock_now_ns(), 0, 0, &doc, &c) == 0)
-		json_array_append_new(arg, doc_json(doc));
-	return 0;
-}
-
-static json_t *history_json(struct lg_server *s)
-{
-	json_t *list = json_array();
-	struct lg_complaint c = { 0 };
-	int r = lg_store_each(s->store, "rules/history/", history_json_one, list);
-
-	if (r == 0)
-		return json_pack("{s:b, s:o}", "ok", 1, "history", list);
-	json_decref(list);
-	lg_complain(&c, "the history cannot be read: %s", strerror(-r));
-	return refusal(&c, r);
-}
-
-static json_t *show_json(struct lg_server *s, const json_t *request)
-{
-	struct search f = { .counter = (uint64_t)json_integer_value(json_object_get(request, "version")) };
-	_cleanup_(lg_rules_doc_free) struct lg_rules_doc *old = NULL;
-	const struct lg_rules_doc *doc = s->rules_now.doc;
-	struct lg_complaint c = { 0 };
-	uint64_t revision;
-
-	if (f.counter && (!doc || doc->stamp.counter != f.counter)) {
-		if (lg_store_each(s->store, "rules/history/", search_one, &f) == 0 && f.key[0] &&
-		    lg_server_rules_read(s, f.key, true, &old, &revision) == 0)
-			doc = old;
-		else
-			doc = NULL;
-	}
-	if (!doc) {
-		lg_complain(&c, f.counter ? "there is no such version: `leasegate rules history` has them" :
-					    "there is no version yet: `leasegate rules apply FILE` makes the first one");
-		return refusal(&c, -ENOENT);
-	}
-	return json_pack("{s:b, s:o, s:s%, s:s%}", "ok", 1, "current", doc_json(doc), "text", doc->text.text, doc->text.len, "base",
-			 doc->base.text ? doc->base.text : "", doc->base.len);
-}
-
-/* Of the change that was asked for last. */
-static json_t *done_json(const struct lg_server *s)
-{
-	const struct lg_server_rules *m = &s->rules_now;
-
-	return json_pack("{s:b, s:b, s:I, s:s}", "ok", 1, "busy", m->change.doc != NULL && m->change.is_ours, "version",
-			 (json_int_t)m->done.counter, "error", m->done_why);
-}
-
-json_t *lg_server_rules_admin(struct lg_server *s, const json_t *request)
-{
-	const char *op = json_string_value(json_object_get(request, "op"));
-	struct lg_complaint c = { 0 };
-
-	if (!s->config.rules_from_region) {
-		lg_complain(&c, "the configuration of this region says `rules_from: file`: its rules are those of %s", s->config.rules);
-		return refusal(&c, -EINVAL);
-	}
-	if (!op)
-		return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");
-	if (strcmp(op, "status") == 0)
-		return status_json(s);
-	if (strcmp(op, "history") == 0)
-		return history_json(s);
-	if (strcmp(op, "show") == 0)
-		return show_json(s, request);
-	if (strcmp(op, "done") == 0)
-		return done_json(s);
-	return change_json(s, request, op);
 }

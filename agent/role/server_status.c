@@ -355,6 +355,7 @@ static void metrics_fill(struct lg_server *s, struct lg_metrics *m)
 	for (unsigned status = LG_GRANT_UNKNOWN_RULE; status <= LG_GRANT_OVERLOADED; status++)
 		lg_metrics_add(m, LG_METRIC_LESSOR_REFUSED, s->n_refused[status], "status",
 			       lg_status_grant_name((enum lg_grant_status)status), NULL);
+	lg_server_rules_metrics(s, m);
 	lg_server_escrow_metrics(s, m);
 	lg_server_journal_metrics(s, m);
 	if (s->http)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/lease_rpc.h"
+#include "base/clock.h"
 #include "base/num.h"
 #include "lease/age.h"
 #include "leasegate/abi.h"
@@ -115,4 +116,17 @@ bool lg_status_peer_read(const json_t *object, struct lg_peer *ret)
 	snprintf(p.interface, sizeof(p.interface), "%s", interface ? interface : "");
 	*ret = p;
 	return true;
+}
+
+void lg_status_rules_metrics(const struct lg_rules_doc *doc, const struct lg_rules_stamp *refused, struct lg_metrics *m)
+{
+	uint64_t has = doc ? doc->stamp.counter : 0, n_live = 0, now_ns = lg_clock_now_ns();
+
+	for (size_t i = 0; doc && i < doc->n_overrides; i++)
+		n_live += !doc->overrides[i].until_ns || doc->overrides[i].until_ns > now_ns;
+	lg_metrics_add(m, LG_METRIC_RULES_VERSION, refused->counter > has ? refused->counter : has, "which", "asked", NULL);
+	lg_metrics_add(m, LG_METRIC_RULES_VERSION, has, "which", "has", NULL);
+	if (doc)
+		lg_metrics_addf(m, LG_METRIC_RULES_MADE, (double)doc->stamp.unix_ms / 1000, NULL);
+	lg_metrics_add(m, LG_METRIC_RULES_OVERRIDES, n_live, NULL);
 }

@@ -8,6 +8,7 @@
 #include "kern/kern.h"
 #include "lease/msg.h"
 #include "net/http.h"
+#include "rules/document.h"
 #include "rules/lockout.h"
 
 #define LG_STATUS_KEYS_MAX 10000	/* keys of one answer on the operator's socket */
@@ -31,6 +32,9 @@ void lg_status_build_info(struct lg_metrics *m, const char *role);
 void lg_status_reply_metrics(struct lg_metrics *m, struct lg_http_reply *reply);
 /* /healthz (200 while the process answers) and /readyz (503 with the reason until ready); other paths are 404. */
 void lg_status_reply_health(const char *path, bool ready, const char *why, struct lg_http_reply *reply);
+
+/* Rules at run time: the version that was asked for and the one in force, and what is set for a while. doc: in force, or NULL. */
+void lg_status_rules_metrics(const struct lg_rules_doc *doc, const struct lg_rules_stamp *refused, struct lg_metrics *m);
 
 /* A session as the operator's tool tells of it, who must not be cut off; false: it is none. */
 bool lg_status_peer_read(const json_t *object, struct lg_peer *ret);

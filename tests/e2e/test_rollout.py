@@ -3,14 +3,16 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import time
 
 import pytest
 
-from lib import BUILD
+from lib import BUILD, LEASEGATE, prom
 from lib.daemon import Instance
+from lib.etcd import Etcd
 from lib.host import fresh_name
 from lib.net import Namespace, veth
 from lib.wait import until
@@ -344,6 +346,82 @@ def test_a_version_made_in_one_region_is_in_force_in_all():
             until(lambda: b.limits(0) == "12/1s", "who was away learns of it")
             assert [h["version"] for h in b.do("history")][-1] == 3
             assert b.status()["current"]["region"] == "eu-west"
+
+
+def at_once(ns, *commands):
+    """Runs tools side by side, each (instance, words). Returns the (exit code, stderr) of each."""
+    tools = [subprocess.Popen([*ns.enter_argv(), LEASEGATE, "--instance", instance.name, "rules", *words], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) for instance, words in commands]
+    return [(t.returncode, err) for t, (_, err) in [(t, t.communicate(timeout=30)) for t in tools]]
+
+
+@pytest.mark.long
+def test_two_servers_of_a_region_change_its_rules_at_once():
+    with Namespace(fresh_name("fleet")) as ns, Etcd(ns, 1) as etcd, Fleet(1, ns=ns) as f, Instance(ns, fresh_name("server")) as second:
+        store = {"store": "etcd", "etcd": {"endpoints": etcd.endpoints}}
+        f.configure(server=store)
+        second.config("region.yaml", region=f.region, regions={"version": 1, "list": f.listed}, metrics="off", listen="127.0.0.1:7402", **store)
+        f.start()
+        other = second.daemon("region", second.path("region.yaml")).start().wait_ready()
+        f.apply(rules())
+        until(lambda: second.json("rules", "status")["current"]["version"] == 1, "the other server has it")
+        n_late = n_written = 0
+        for i in range(15):
+            files = [x.write("new.yaml", rules(f"{limit}/1s")) for x, limit in ((f.instance, 1000 + i), (second, 2000 + i))]
+            done = at_once(ns, (f.instance, ("apply", files[0])), (second, ("apply", files[1])))
+            assert [code for code, _ in done].count(0) >= 1, done
+            for code, err in done:
+                assert code == 0 or "another version was written at the same time" in err, err
+            n_late += [code for code, _ in done].count(1)
+            n_written += [code for code, _ in done].count(0)
+        print(f"{n_written} of 30 versions were written, {n_late} came second and were told so")
+        # One history, without a gap, the same at both; and the node has its end.
+        until(lambda: f.status()["current"] == second.json("rules", "status")["current"], "both servers have the same")
+        assert [h["version"] for h in f.do("history")] == list(range(1, n_written + 2))
+        limit = re.search(r"limit: (\d+/1s)", second.json("rules", "show")["text"])[1]
+        until(lambda: f.limits(0) == limit, "the node has what is the newest")
+        # What is done to single rules is never lost, whoever comes second.
+        for i in range(8):
+            done = at_once(ns, (f.instance, ("set", "web", f"limit={i + 10}/1s")), (second, ("set", "api", f"burst={i + 500}")))
+            assert [code for code, _ in done] == [0, 0], done
+            until(lambda i=i: {o["rule"]: o["is"] for o in f.status()["current"]["overrides"]} ==
+                  {"web": f"limit {i + 10}/1s", "api": f"burst {i + 500}"}, "both are there")
+        # A server that dies takes nothing with it: what it set ends by itself, at the other and at the node.
+        f.do("reset", "web")
+        assert second.tool("rules", "set", "web", "limit=7/1s", "--for", "2s").returncode == 0
+        other.kill()
+        assert f.limits(0) == "7/1s"
+        until(lambda: f.limits(0) == limit, "the override is over")
+        assert [o["rule"] for o in f.status()["current"]["overrides"]] == ["api"]
+
+
+@pytest.mark.long
+def test_metrics_tell_which_nodes_are_up_to_date():
+    with Fleet(2) as f:
+        f.configure(server={"metrics": "127.0.0.1:9465"}, node_0={"metrics": "127.0.0.1:9464"}, node_1={"max_rules": 16})
+        f.start()
+
+        def page(port):
+            return prom.Page(f.ns.http_get("/metrics", port)[1])
+
+        def nodes():
+            return {s: page(9465).get("leasegate_rules_nodes", state=s) for s in ("current", "behind", "refusing", "away", "own_file")}
+        assert page(9464).get("leasegate_rules_version", which="has") == 0
+        f.apply(rules())
+        assert nodes() == {"current": 2, "behind": 0, "refusing": 0, "away": 0, "own_file": 0}
+        f.do("set", "web", "limit=5/1s", "--for", "1h")
+        for port in (9464, 9465):
+            assert page(port).get("leasegate_rules_overrides") == 1
+            assert [page(port).get("leasegate_rules_version", which=w) for w in ("asked", "has")] == [2, 2]
+            assert abs(page(port).get("leasegate_rules_made_timestamp_seconds") - time.time()) < 60
+        many = "".join(f"  - {{name: n{i}, match: {{protocol: udp, destination_port: {1000 + i}}}, limit: 5/1s}}\n" for i in range(40))
+        assert f.instance.tool("rules", "apply", f.instance.write("new.yaml", rules(more=many))).returncode == 1
+        assert nodes() == {"current": 1, "behind": 0, "refusing": 1, "away": 0, "own_file": 0}
+        f.daemons[0].stop()
+        f.apply(rules("9/1s"))
+        assert nodes() == {"current": 1, "behind": 0, "refusing": 0, "away": 1, "own_file": 0}
+        f.start_node(0)
+        until(lambda: nodes()["current"] == 2, "who was away has it")
 
 
 @pytest.mark.long
