@@ -392,6 +392,8 @@ static void life_begin(struct lg_server *s)
 	if (r == 0)
 		r = epoch_read(s, &c);
 	if (r == 0)
+		lg_past_start(s);
+	if (r == 0)
 		r = lg_server_escrow_start(s, &c);
 	if (r < 0)
 		lg_loop_stop(s->loop, start_failed(r, &c));
@@ -456,12 +458,13 @@ static int password_read(const char *path, char *buf, size_t len, struct lg_comp
 
 static int store_start(struct lg_server *s, struct lg_complaint *c)
 {
-	char path[640], who[128], host[64] = "";
-	struct lg_store_options options = { .driver = s->config.store, .path = path, .who = who };
+	char path[640], witness[640], who[128], host[64] = "";
+	struct lg_store_options options = { .driver = s->config.store, .path = path, .witness = witness, .who = who };
 	char password[256] = "";
 	int r;
 
 	snprintf(path, sizeof(path), "%s/region.db", s->config.state_dir);
+	snprintf(witness, sizeof(witness), "%s/region.store", s->config.run_dir);
 	if (strcmp(s->config.store, "etcd") == 0)
 		snprintf(path, sizeof(path), "%s/%s/", s->config.etcd.prefix, s->config.region);
 	if (gethostname(host, sizeof(host) - 1) < 0)

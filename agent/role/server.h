@@ -2,9 +2,9 @@
  *
  * Inside of the region role: one server of a region. Lessor to the region's hosts, lessee of each key's home, and home of a share of the
  * keys; of all that for the slots of keys that it owns. server.c starts and stops it, server_slots.c says which slots it owns among the
- * others of its region, server_settle.c what is durable of them, server_holders.c who holds leases (the durable list), server_streams.c
- * their streams, server_keys.c the keys at both tiers, server_homes.c the way to the homes of keys, server_escrow.c what is durable
- * before they lend, server_journal.c what is written down of them, server_status.c what it shows.
+ * others of its region, server_settle.c what is durable of them, server_past.c whether that is the newest, server_holders.c who holds
+ * leases (the durable list), server_streams.c their streams, server_keys.c the keys at both tiers, server_homes.c the way to the homes of
+ * keys, server_escrow.c what is durable before they lend, server_journal.c what is written down of them, server_status.c what it shows.
  */
 #pragma once
 
@@ -237,6 +237,7 @@ struct lg_server {
 	struct lg_log_gate journal_gate;
 	uint64_t journal_dropped;			/* records, as the last complaint knew */
 
+	bool past_is_lost;			/* the store is older than our last life: who holds what is not known */
 	uint64_t started_ns, started_unix_ns;
 	bool running;
 	bool has_begun;			/* who holds leases has been read */
@@ -306,6 +307,14 @@ int lg_slot_life_read(struct lg_server *s, uint32_t slot, struct lg_server_life 
 int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life);
 /* Makes it durable of each slot, once so, that its life has learned what its predecessor had out: looked at each second. */
 void lg_slots_settle(struct lg_server *s);
+
+/* server_past.c */
+/* Is the store the one of our last life? */
+void lg_past_start(struct lg_server *s);
+/* Is whatever an unknown life has lent over? Looked at each second. */
+void lg_past_look(struct lg_server *s);
+/* Of a slot: hosts that the store does not know of may hold leases. */
+int lg_past_hosts(struct lg_succession **hosts);
 
 /* server_list.c */
 /* Before anything is lent: is the region list the one this region has worked with? */

@@ -228,6 +228,8 @@ int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, 
 		lg_loop_stop(s->loop, LG_EXIT_REFUSED);
 		return -EBADMSG;
 	}
+	if (s->past_is_lost)
+		return 0;
 	for (size_t i = 0; i < n; i++)
 		if (!is_reserving(s, covered[i]))
 			return 0;

@@ -69,7 +69,9 @@ int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_serve
 	if (life && v->regions && life->settled != life->before)
 		lg_succession_unsettled(v->regions);
 	/* The first version of a list has no predecessor: nothing can be out under another one. */
-	if (r == 0 && (life ? !is_ours(&life->list, &ours) : ours.version != 1))
+	if (r == 0 && s->past_is_lost)
+		r = lg_past_hosts(&v->hosts);
+	if (r == 0 && (s->past_is_lost || (life ? !is_ours(&life->list, &ours) : ours.version != 1)))
 		r = past_unknown(s, v);
 	return r;
 }
@@ -138,6 +140,7 @@ void lg_slots_settle(struct lg_server *s)
 	size_t n = 0;
 	int r = 0;
 
+	lg_past_look(s);
 	if (s->is_settling || !s->slots.n_owned)
 		return;
 	g = calloc(1, sizeof(*g));

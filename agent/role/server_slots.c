@@ -165,7 +165,7 @@ bool lg_slots_are_ours(struct lg_server *s)
 
 static int slot_begin(struct lg_server *s, uint32_t slot, uint64_t life_revision, const struct lg_server_life *life)
 {
-	bool is_first = !life->before && !s->slots.has_past;
+	bool is_first = !life->before && !s->slots.has_past && !s->past_is_lost;
 	struct lg_server_slot *v = &s->slots.v[slot];
 	int r = lg_server_escrow_open(s, slot, is_first, life->doubtful);
 

@@ -29,6 +29,8 @@ struct lg_store_driver {
 	int (*join)(void *state);
 	uint64_t (*here_until_ns)(const void *state);
 	uint32_t (*here_since)(const void *state);
+	bool (*is_doubted)(const void *state);
+	void (*trust)(void *state);
 };
 
 extern const struct lg_store_driver lg_store_memory;
@@ -51,3 +53,8 @@ const char *lg_store_own_leader(void *state);
 int lg_store_own_join(void *state);
 uint64_t lg_store_own_here_until_ns(const void *state);
 uint32_t lg_store_own_here_since(const void *state);
+
+/* ---- for drivers that have no older copies ---- */
+
+bool lg_store_never_doubted(const void *state);
+void lg_store_ever_trusted(void *state);

@@ -674,4 +674,6 @@ const struct lg_store_driver lg_store_etcd = {
 	.join = etcd_join,
 	.here_until_ns = etcd_here_until_ns,
 	.here_since = etcd_here_since,
+	.is_doubted = lg_store_never_doubted,
+	.trust = lg_store_ever_trusted,
 };

@@ -92,4 +92,6 @@ const struct lg_store_driver lg_store_memory = {
 	.join = lg_store_own_join,
 	.here_until_ns = lg_store_own_here_until_ns,
 	.here_since = lg_store_own_here_since,
+	.is_doubted = lg_store_never_doubted,
+	.trust = lg_store_ever_trusted,
 };

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "store/driver.h"
+#include "store/witness.h"
 
 #define APPLICATION_ID 0x4c476174 /* "LGat" */
 #define SCHEMA_VERSION 1
@@ -34,6 +35,7 @@ struct sqlite {
 	struct lg_store_own own; /* first */
 	sqlite3 *db;
 	sqlite3_stmt *stmt[_STATEMENT_N];
+	struct lg_witness witness;
 };
 
 static int errno_of(int rc)
@@ -58,6 +60,7 @@ static void sqlite_state_free(struct sqlite *s)
 	for (size_t i = 0; i < _STATEMENT_N; i++)
 		sqlite3_finalize(s->stmt[i]);
 	sqlite3_close(s->db);
+	lg_witness_close(&s->witness);
 	free(s);
 }
 LG_CLEANUP(struct sqlite, sqlite_state_free)
@@ -221,6 +224,22 @@ static int file_open(struct sqlite *s, const char *path, struct lg_complaint *c)
 	return 0;
 }
 
+/* How far is it, and how far was it? No revision of a newer copy is used again. */
+static int witness_open(struct sqlite *s, const char *path, struct lg_complaint *c)
+{
+	int64_t revision = 0;
+	char sql[80];
+	int r;
+
+	r = query(s, "SELECT revision FROM counter", &revision, NULL, 0, c);
+	if (r == 0 && path)
+		r = lg_witness_open(&s->witness, path, (uint64_t)revision, c);
+	if (r < 0 || s->witness.revision <= (uint64_t)revision || s->witness.revision > INT64_MAX)
+		return r;
+	snprintf(sql, sizeof(sql), "UPDATE counter SET revision = %lld", (long long)s->witness.revision);
+	return query(s, sql, NULL, NULL, 0, c);
+}
+
 static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, const struct lg_store_news *news, void **ret_state,
 		       struct lg_complaint *c)
 {
@@ -235,6 +254,7 @@ static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, c
 		lg_complain(c, "not enough memory for a store");
 		return -ENOMEM;
 	}
+	s->witness.fd = -1;
 	r = file_open(s, path, c);
 	if (r == 0)
 		r = is_new = owner_check(s, c);
@@ -246,6 +266,8 @@ static int sqlite_open(struct lg_loop *loop, const struct lg_store_options *o, c
 		r = schema_create(s, c);
 	if (r == 0)
 		r = statements_prepare(s, c);
+	if (r == 0)
+		r = witness_open(s, o->witness, c);
 	if (r < 0)
 		return r;
 	*ret_state = TAKE(s);
@@ -338,9 +360,8 @@ static int write_apply(struct sqlite *s, const struct lg_store_write *write, uin
 }
 
 /* What is done between begin and commit. */
-static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, size_t n)
+static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, size_t n, uint64_t *ret_revision)
 {
-	uint64_t revision = 0;
 	int r;
 
 	for (size_t i = 0; i < n; i++) {
@@ -348,15 +369,16 @@ static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, s
 		if (r)
 			return r;
 	}
-	r = next_revision(s, &revision);
+	r = next_revision(s, ret_revision);
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = write_apply(s, &writes[i], revision);
+		r = write_apply(s, &writes[i], *ret_revision);
 	return r;
 }
 
 static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
 {
 	struct sqlite *s = state;
+	uint64_t revision = 0;
 	int r;
 
 	(void)if_leading;
@@ -365,9 +387,11 @@ static int sqlite_commit(void *state, const struct lg_store_write *writes, size_
 	r = run(s, BEGIN);
 	if (r < 0)
 		return r;
-	r = writes_apply(s, writes, n);
+	r = writes_apply(s, writes, n, &revision);
 	if (r == 0)
 		r = run(s, COMMIT);
+	if (r == 0)
+		lg_witness_note(&s->witness, revision);
 	/* Some failures have rolled back already. */
 	if (r && !sqlite3_get_autocommit(s->db))
 		run(s, ROLLBACK);
@@ -405,6 +429,20 @@ static int sqlite_each(void *state, const char *prefix, lg_store_fn *fn, void *a
 	return r ? r : errno_of(rc);
 }
 
+static bool sqlite_is_doubted(const void *state)
+{
+	const struct sqlite *s = state;
+
+	return s->witness.is_doubted;
+}
+
+static void sqlite_trust(void *state)
+{
+	struct sqlite *s = state;
+
+	lg_witness_trust(&s->witness);
+}
+
 const struct lg_store_driver lg_store_sqlite = {
 	.name = "sqlite",
 	.open = sqlite_open,
@@ -419,4 +457,6 @@ const struct lg_store_driver lg_store_sqlite = {
 	.join = lg_store_own_join,
 	.here_until_ns = lg_store_own_here_until_ns,
 	.here_since = lg_store_own_here_since,
+	.is_doubted = sqlite_is_doubted,
+	.trust = sqlite_trust,
 };

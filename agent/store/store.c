@@ -418,6 +418,16 @@ const char *lg_store_leader(struct lg_store *store)
 	return store->driver->leader(store->state);
 }
 
+bool lg_store_is_doubted(const struct lg_store *store)
+{
+	return store->driver->is_doubted(store->state);
+}
+
+void lg_store_trust(struct lg_store *store)
+{
+	store->driver->trust(store->state);
+}
+
 /* ---- being there ---- */
 
 bool lg_store_is_shared(const struct lg_store *store)
@@ -492,4 +502,15 @@ const char *lg_store_own_leader(void *state)
 	const struct lg_store_own *own = state;
 
 	return own->leads ? "this process, alone" : "";
+}
+
+bool lg_store_never_doubted(const void *state)
+{
+	(void)state;
+	return false;
+}
+
+void lg_store_ever_trusted(void *state)
+{
+	(void)state;
 }

@@ -29,6 +29,7 @@ struct lg_tls;
 struct lg_store_options {
 	const char *driver;	/* "sqlite", "memory", "etcd" */
 	const char *path;	/* sqlite: the file. etcd: what all keys begin with, such as "/leasegate/eu-west/" */
+	const char *witness;	/* sqlite: a file that outlives this process, but no boot: see lg_store_is_doubted(). NULL: none */
 	const char *who;	/* etcd: who we are, for people */
 	/* etcd */
 	const char *endpoints[LG_ETCD_ENDPOINTS_MAX];
@@ -50,6 +51,11 @@ LG_CLEANUP(struct lg_store, lg_store_free)
 
 /* Can it be read? If not, *ret_why, which may be NULL, tells why not yet; it lives until the next call. */
 bool lg_store_is_ready(const struct lg_store *store, const char **ret_why);
+
+/* Is it known to be an older copy than the one that was open last? It stays so, in later lives too, until it is said that what it lacks
+ * matters no more. */
+bool lg_store_is_doubted(const struct lg_store *store);
+void lg_store_trust(struct lg_store *store);
 
 /* Keys are 1 to LG_STORE_KEY_MAX bytes and values at most LG_STORE_VALUE_MAX; anything else is -EINVAL from each function. Before the store
  * is ready they return -EAGAIN. */

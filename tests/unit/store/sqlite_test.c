@@ -388,6 +388,103 @@ static void each_commit_is_written_ahead_and_synchronised(void **state)
 	assert_int_equal(stat(wal, &st), -1); /* closed in good order */
 }
 
+/* ---- copies ---- */
+
+static struct lg_store *witnessed_open(const struct fixture *f)
+{
+	char witness[80];
+	const struct lg_store_options options = { .driver = "sqlite", .path = f->path, .witness = witness };
+
+	snprintf(witness, sizeof(witness), "%s/witness", f->dir);
+	return store_open(loop(), &options);
+}
+
+/* The file as it is, once the store is closed. */
+static void copy(const char *from, const char *to)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command), "cp %s %s", from, to);
+	assert_int_equal(system(command), 0);
+}
+
+static void assert_revision_is_new(struct lg_store *store, uint64_t than)
+{
+	uint64_t revision;
+	char buf[8];
+	size_t len;
+
+	assert_int_equal(put(store, "next", "x", 1), 0);
+	assert_int_equal(lg_store_get(store, "next", buf, sizeof(buf), &len, &revision), 0);
+	assert_true(revision > than);
+}
+
+static void an_older_copy_is_doubted_over_all_lives_until_it_is_trusted(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store *store = witnessed_open(f);
+	uint64_t revision;
+	char buf[8], old[80];
+	size_t len;
+
+	snprintf(old, sizeof(old), "%s/store0.db", f->dir);
+	assert_false(lg_store_is_doubted(store));
+	assert_int_equal(put(store, "a", "1", 1), 0);
+	lg_store_free(store);
+	copy(f->path, old);
+	store = witnessed_open(f);
+	assert_false(lg_store_is_doubted(store)); /* as far as it was */
+	assert_int_equal(put(store, "a", "2", 1), 0);
+	assert_int_equal(lg_store_get(store, "a", buf, sizeof(buf), &len, &revision), 0);
+	lg_store_free(store);
+
+	copy(old, f->path);
+	store = witnessed_open(f);
+	assert_true(lg_store_is_doubted(store));
+	assert_revision_is_new(store, revision);
+	lg_store_free(store);
+	store = witnessed_open(f);
+	assert_true(lg_store_is_doubted(store));
+	lg_store_trust(store);
+	assert_false(lg_store_is_doubted(store));
+	lg_store_free(store);
+	store = witnessed_open(f);
+	assert_false(lg_store_is_doubted(store));
+	lg_store_free(store);
+}
+
+static void a_store_that_is_gone_is_doubted_too(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store *store = witnessed_open(f);
+
+	assert_int_equal(put(store, "a", "1", 1), 0);
+	lg_store_free(store);
+	assert_int_equal(unlink(f->path), 0);
+	store = witnessed_open(f);
+	assert_true(lg_store_is_doubted(store));
+	lg_store_free(store);
+}
+
+static void without_a_witness_nothing_is_doubted(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_store *store = witnessed_open(f);
+	char witness[80];
+
+	snprintf(witness, sizeof(witness), "%s/witness", f->dir);
+	assert_int_equal(put(store, "a", "1", 1), 0);
+	lg_store_free(store);
+	assert_int_equal(unlink(f->path), 0);
+	assert_int_equal(unlink(witness), 0);
+	store = witnessed_open(f);
+	assert_false(lg_store_is_doubted(store));
+	lg_store_free(store);
+	store = open_ok(f->path);
+	assert_false(lg_store_is_doubted(store));
+	lg_store_free(store);
+}
+
 static int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
@@ -415,6 +512,8 @@ static int teardown(void **state)
 			unlink(path);
 		}
 	}
+	snprintf(path, sizeof(path), "%s/witness", f->dir);
+	unlink(path);
 	assert_int_equal(rmdir(f->dir), 0);
 	free(f);
 	return 0;
@@ -435,6 +534,9 @@ int main(void)
 		ROW(a_damaged_file_is_refused_and_not_made_worse),
 		ROW(a_locked_file_is_waited_for_and_then_refused),
 		ROW(each_commit_is_written_ahead_and_synchronised),
+		ROW(an_older_copy_is_doubted_over_all_lives_until_it_is_trusted),
+		ROW(a_store_that_is_gone_is_doubted_too),
+		ROW(without_a_witness_nothing_is_doubted),
 	};
 
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
