@@ -23,6 +23,18 @@ int lg_xdp(struct xdp_md *ctx)
 	return visit.act ? lg_reply_xdp(ctx, &visit) : XDP_DROP;
 }
 
+/* The same in libxdp's dispatcher. */
+SEC("xdp.frags")
+int lg_xdp_shared(struct xdp_md *ctx)
+{
+	struct lg_frame f = lg_frame_of_xdp(ctx, true);
+	struct lg_visit visit;
+
+	if (lg_decide(&f, &visit))
+		return XDP_PASS;
+	return visit.act ? lg_reply_xdp_in_place(ctx, &visit) : XDP_DROP;
+}
+
 static __always_inline int lg_tc(struct __sk_buff *skb, __u32 hook)
 {
 	struct lg_frame f = lg_frame_of_skb(skb, hook, true);

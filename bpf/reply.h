@@ -16,12 +16,14 @@
 
 #define LG_QUOTE4_BYTES 548 /* RFC 1812: the whole within 576 bytes */
 #define LG_QUOTE6_BYTES 1232 /* RFC 4443: the whole within 1280 bytes */
+#define LG_QUOTE_L4_BYTES 8 /* RFC 792: of what follows the IP header, at least */
 #define LG_REPLY_TICK_NS (1000000000ull / LG_REPLIES_PER_S)
 #define LG_REPLY_BURST_NS ((LG_REPLIES_BURST - 1) * LG_REPLY_TICK_NS)
 #define LG_IP_DONT 0x4000 /* fragment */
 #define LG_HOP_LIMIT 64
 #define LG_L2_MAX_BYTES (ETH_HLEN + LG_VLAN_TAGS_MAX * sizeof(struct lg_vlan))
 #define LG_FRAME_MIN_BYTES 60
+#define LG_PAD_MAX_BYTES 8 /* a RST over IPv4 is 54 bytes long at least */
 
 /* Every reply's quote begins here, or where there is none, it ends here; what is in front ends here. */
 #define LG_QUOTE_AT 128
@@ -65,6 +67,7 @@ struct lg_reply {
 	__u32 was_bytes;   /* of the packet, from its IP header on */
 	__u32 head_bytes;  /* of the reply, between Ethernet and quote */
 	__u32 quote_bytes; /* 0: a RST */
+	bool may_grow;	   /* and shrink: the frame */
 };
 
 static __always_inline bool lg_is_query4(__u8 type)
@@ -249,10 +252,22 @@ static __always_inline bool lg_reply_reset(const struct lg_frame *f, const struc
 		rst->ack = 1;
 		rst->ack_seq = bpf_htonl(bpf_ntohl(tcp->seq) + reply->was_bytes - head_bytes + tcp->syn + tcp->fin);
 	}
+	__builtin_memset(&room->bytes[LG_QUOTE_AT], 0, LG_PAD_MAX_BYTES); /* another packet's head may stand there */
 	reply->quote_bytes = 0;
 	reply->head_bytes = (is4 ? sizeof(struct iphdr) : sizeof(struct lg_ip6)) + sizeof(*rst);
 	rst->check = lg_reply_finish(room, is4, at, LG_PROTO_TCP, sizeof(*rst), true);
 	return true;
+}
+
+/* Less is quoted where the frame cannot grow, though no less than the packet's IP header and what names its sender behind it. */
+static __always_inline bool lg_reply_fits(const struct lg_frame *f, const struct lg_pkt *pkt, const struct lg_reply *reply,
+					  __u32 head_bytes, __u32 *n)
+{
+	__u32 in_front = reply->l2_bytes + head_bytes, room = f->len_bytes > in_front ? f->len_bytes - in_front : 0;
+
+	if (*n > room)
+		*n = room;
+	return *n >= pkt->l4_off - reply->l2_bytes + LG_QUOTE_L4_BYTES || *n == reply->was_bytes;
 }
 
 static __always_inline bool lg_reply_prohibited(const struct lg_frame *f, const struct lg_pkt *pkt, struct lg_reply_room *room,
@@ -265,6 +280,8 @@ static __always_inline bool lg_reply_prohibited(const struct lg_frame *f, const 
 	long r;
 
 	n = n < most ? n : most;
+	if (!reply->may_grow && !lg_reply_fits(f, pkt, reply, (is4 ? sizeof(struct iphdr) : sizeof(struct lg_ip6)) + sizeof(*icmp), &n))
+		return false;
 	if (!lg_is_within(&n, LG_QUOTE6_BYTES))
 		return false;
 	r = f->hook == LG_HOOK_XDP ? bpf_xdp_load_bytes(f->ctx, reply->l2_bytes, &room->bytes[LG_QUOTE_AT], n)
@@ -328,14 +345,14 @@ static __always_inline void lg_reply_count(struct lg_shared *words, const struct
 	__sync_fetch_and_add(reply->quote_bytes ? &words->prohibited : &words->resets, 1);
 }
 
-/* Returns the verdict at XDP on a packet that is not let through. A frame grows at its head alone: with a quote; for a RST it need not. */
-__noinline int lg_reply_xdp(struct xdp_md *ctx, struct lg_visit *visit)
+/* Writes a reply over the frame. A frame grows at its head alone: with a quote; for a RST it need not. */
+static __always_inline int lg_reply_xdp_in(struct xdp_md *ctx, struct lg_visit *visit, bool may_grow)
 {
 	struct lg_frame f = lg_frame_of_xdp(ctx, false);
+	struct lg_reply reply = { .may_grow = may_grow };
 	__u32 zero = 0, had = f.len_bytes, len = 0;
 	struct lg_reply_room *room;
 	struct lg_shared *words;
-	struct lg_reply reply;
 	__u8 *frame;
 
 	room = bpf_map_lookup_elem(&reply_rooms, &zero);
@@ -346,22 +363,37 @@ __noinline int lg_reply_xdp(struct xdp_md *ctx, struct lg_visit *visit)
 	frame = lg_reply_frame(room, &reply, had, &len);
 	if (!frame)
 		return XDP_DROP;
-	if (reply.quote_bytes && bpf_xdp_adjust_head(ctx, -(int)reply.head_bytes))
+	if (may_grow && reply.quote_bytes && bpf_xdp_adjust_head(ctx, -(int)reply.head_bytes))
 		return XDP_DROP;
 	had += reply.quote_bytes ? reply.head_bytes : 0;
-	if (bpf_xdp_adjust_tail(ctx, (int)len - (int)had) || bpf_xdp_store_bytes(ctx, 0, frame, len))
+	if ((may_grow && bpf_xdp_adjust_tail(ctx, (int)len - (int)had)) || bpf_xdp_store_bytes(ctx, 0, frame, len))
 		return XDP_DROP;
 	lg_reply_count(words, &reply);
 	return XDP_TX;
+}
+
+/* Returns the verdict at XDP on a packet that is not let through. */
+__noinline int lg_reply_xdp(struct xdp_md *ctx, struct lg_visit *visit)
+{
+	return lg_reply_xdp_in(ctx, visit, true);
+}
+
+/*
+ * The same without a helper that moves a frame's ends, which no program may call that takes the place of a function that calls none. The
+ * frame keeps its length: behind a short reply stands, as padding, the rest of what its receiver sent.
+ */
+__noinline int lg_reply_xdp_in_place(struct xdp_md *ctx, struct lg_visit *visit)
+{
+	return lg_reply_xdp_in(ctx, visit, false);
 }
 
 /* The same at TC ingress. A tag that the kernel holds apart goes out again. */
 __noinline int lg_reply_tc(struct __sk_buff *skb, struct lg_visit *visit)
 {
 	struct lg_frame f = lg_frame_of_skb(skb, LG_HOOK_TC_INGRESS, false);
+	struct lg_reply reply = { .may_grow = true };
 	struct lg_reply_room *room;
 	struct lg_shared *words;
-	struct lg_reply reply;
 	__u32 zero = 0, len = 0;
 	__u8 *frame;
 

@@ -262,6 +262,8 @@ static bool is_shared(enum lg_attach_mode mode)
 
 static int shared_refused(struct attempt *a, int err, const struct lg_print *print)
 {
+	const char *said;
+
 	if (a->c->text[0]) {
 		*a->ret_fail = LG_KERN_FEATURE;
 		return err;
@@ -270,10 +272,11 @@ static int shared_refused(struct attempt *a, int err, const struct lg_print *pri
 		return err;
 	if (err != -EPERM && err != -EOPNOTSUPP && err != -EINVAL)
 		return refuse(a, err, print);
+	said = print->verifier[0] ? print->verifier : print->kernel[0] ? print->kernel : print->first;
 	lg_complain(a->c,
-		    "%s: sharing XDP is refused: %s%s%s%s; it needs a kernel that lets programs be replaced (freplace): write `attach: alone`, "
-		    "or limit this interface at tc",
-		    a->ifname, strerror(-err), print->first[0] ? " (" : "", print->first, print->first[0] ? ")" : "");
+		    "%s: sharing XDP is refused: %s%s%s%s; it needs a kernel that lets programs be replaced (feature-freplace of `leasegate "
+		    "preflight`) and a libxdp that fits it: write `attach: alone`, or limit this interface at tc",
+		    a->ifname, strerror(-err), said[0] ? " (" : "", said, said[0] ? ")" : "");
 	*a->ret_fail = LG_KERN_FEATURE;
 	return err;
 }
@@ -457,6 +460,19 @@ static bool mode_fits(enum lg_hook hook, enum lg_attach_mode mode)
 	return false;
 }
 
+static int program_load(struct attempt *a)
+{
+	struct lg_print print;
+	int r;
+
+	if (is_shared(a->mode)) /* libxdp loads it */
+		return 0;
+	r = lg_prog_fd(a->kern, (enum lg_prog)a->hook, &print);
+	if (r < 0)
+		*a->ret_fail = lg_why(LG_WHY_LOAD, "cannot load the programs", r, &print, a->c);
+	return r < 0 ? r : 0;
+}
+
 int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, enum lg_attach_mode mode,
 		   struct lg_attachment *ret, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
 {
@@ -467,7 +483,7 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 	if (!mode_fits(hook, mode))
 		return lg_complain(c, "%s: %s cannot be attached as %s", ifname, lg_hook_name(hook),
 				   lg_attach_mode_name(mode));
-	if (kern->prog_fd[hook] < 0) {
+	if (!lg_prog_may_load(kern)) {
 		lg_complain(c, "%s: no programs are loaded here: only a daemon attaches", ifname);
 		return -EOPNOTSUPP;
 	}
@@ -478,7 +494,9 @@ int lg_kern_attach(struct lg_kern *kern, const char *ifname, enum lg_hook hook, 
 	}
 	lg_pins_link_path(kern, ifname, hook, a.path, sizeof(a.path));
 	follow_rename(&a);
-	r = hook == LG_HOOK_XDP ? xdp_attach(&a, ret) : tc_attach(&a, ret);
+	r = program_load(&a);
+	if (r == 0)
+		r = hook == LG_HOOK_XDP ? xdp_attach(&a, ret) : tc_attach(&a, ret);
 	if (r == 0)
 		*ret_fail = LG_KERN_OK;
 	return r;
@@ -527,7 +545,6 @@ struct sweep {
 	struct lg_attachment *ret;
 	size_t max;
 	size_t n;
-	uint32_t prog_id; /* of one that is attached */
 	int n_links;
 };
 
@@ -702,79 +719,4 @@ int lg_kern_attachments(struct lg_kern *kern, struct lg_attachment *ret, size_t 
 	lg_pins_sub_path(kern, "links", links, sizeof(links));
 	r = lg_pins_each(links, list_one, &s);
 	return r < 0 ? r : (int)s.n;
-}
-
-static int count_one(void *arg, const char *path, const char *name)
-{
-	struct lg_link_facts facts = { 0 };
-	struct lg_attachment at = { 0 };
-	struct sweep *s = arg;
-	_cleanup_fd_ int fd = -1;
-	enum lg_hook hook;
-	char ifname[16];
-	int r;
-
-	if (!lg_pins_link_parse(name, ifname, &hook))
-		return 0;
-	if (lg_clsact_is_record(path) && hook == LG_HOOK_XDP) {
-		r = lg_shared_query(s->kern, path, &at);
-		facts.ifindex = at.ifindex;
-		facts.prog_id = at.prog_id;
-	} else if (lg_clsact_is_record(path))
-		r = lg_clsact_query(s->kern, path, hook, &facts.ifindex, &facts.prog_id);
-	else
-		r = lg_link_open(path, hook, &facts, &fd);
-	if (r < 0 || !facts.ifindex)
-		return r;
-	s->prog_id = facts.prog_id;
-	s->n_links++;
-	return 0;
-}
-
-int lg_attach_count(struct lg_kern *kern, uint32_t *ret_prog_id)
-{
-	struct sweep s = { .kern = kern };
-	char links[LG_KPATH_LEN];
-	int r;
-
-	lg_pins_sub_path(kern, "links", links, sizeof(links));
-	r = lg_pins_each(links, count_one, &s);
-	if (r < 0)
-		return r;
-	*ret_prog_id = s.prog_id;
-	return s.n_links;
-}
-
-static int update_one(void *arg, const char *path, const char *name)
-{
-	struct lg_kern *kern = arg;
-	struct lg_link_facts facts;
-	_cleanup_fd_ int fd = -1;
-	enum lg_hook hook;
-	char ifname[16];
-	int r;
-
-	if (!lg_pins_link_parse(name, ifname, &hook))
-		return 0;
-	/* What is shared is renewed when its interface is attached. */
-	if (lg_clsact_is_record(path))
-		return hook == LG_HOOK_XDP ? 0 : lg_clsact_update(kern, path, hook);
-	r = lg_link_open(path, hook, &facts, &fd);
-	if (r < 0)
-		return r;
-	r = facts.ifindex && bpf_link_update(fd, kern->prog_fd[hook], NULL) < 0 ? -errno : 0;
-	/* The interface went, now or while no daemon ran. */
-	if (!facts.ifindex || r == -ENOLINK) {
-		r = lg_link_remove(path, fd);
-		return r < 0 ? r : 0;
-	}
-	return r;
-}
-
-int lg_attach_update_all(struct lg_kern *kern)
-{
-	char links[LG_KPATH_LEN];
-
-	lg_pins_sub_path(kern, "links", links, sizeof(links));
-	return lg_pins_each(links, update_one, kern);
 }

@@ -53,6 +53,7 @@ enum lg_prog {
 	LG_PROG_GRANT,
 	LG_PROG_COLLECT,
 	LG_PROG_TRACK,
+	LG_PROG_XDP_SHARED, /* the entry of XDP in libxdp's dispatcher */
 	_LG_PROG_N
 };
 
@@ -77,7 +78,7 @@ struct lg_kern {
 	int map_fd[_LG_MAP_N];	  /* all open */
 	uint32_t max_rules;	  /* ids that the maps have room for */
 	struct lg_control *control; /* mapped when first asked for; see lg_control_words() */
-	int prog_fd[_LG_PROG_N];  /* -1 when only pins were opened */
+	int prog_fd[_LG_PROG_N];  /* -1: not loaded; all are when only pins were opened */
 	struct lg_made *made;
 	size_t n_made;
 	struct ring_buffer *ring; /* made when first asked for */
@@ -238,6 +239,8 @@ bool lg_clsact_is_record(const char *path);
  */
 int lg_shared_attach(struct lg_kern *kern, const char *path, uint32_t ifindex, enum lg_attach_mode mode, struct lg_print *print,
 		     struct lg_complaint *c);
+/* Puts this process's program in the place of what an earlier one has by this record, if there is any and it is another. */
+int lg_shared_renew(struct lg_kern *kern, const char *path);
 /* Detaches what a record (a directory at `path`) says, and removes it. Returns how many went. */
 int lg_shared_remove(struct lg_kern *kern, const char *path);
 /* 1 with ifindex, mode and prog_id filled, or 0. */
@@ -255,7 +258,22 @@ void lg_made_drop(struct lg_kern *kern, const char *ifname, enum lg_hook hook);
 /* The object of this build, not loaded. */
 int lg_object_open(struct bpf_object **ret_obj);
 
-/* ---- attach.c ---- */
+/* ---- open_pins.c ---- */
+
+/* How many rules the open maps have room for. */
+int lg_max_rules_read(struct lg_kern *kern);
+
+/* ---- program.c ---- */
+
+const char *lg_program_name(enum lg_prog prog);
+/* Whether this process has the instance's programs, not its pins alone. */
+bool lg_prog_may_load(const struct lg_kern *kern);
+/* The object, not loaded, of one program, with the maps of the instance. */
+int lg_prog_object(const struct lg_kern *kern, enum lg_prog prog, struct bpf_object **ret_obj);
+/* A program of this process, which keeps the descriptor; loaded now if it is needed for the first time, `print` (or NULL) listening. */
+int lg_prog_fd(struct lg_kern *kern, enum lg_prog prog, struct lg_print *print);
+
+/* ---- adopt.c ---- */
 
 /* Replaces the program of everything attached by this one's; pins of links that died are removed. */
 int lg_attach_update_all(struct lg_kern *kern);

@@ -51,7 +51,8 @@ struct lg_kern_options {
 	uint32_t max_conns;	/* entries of `conns` and of `initiated`; as max_keys */
 	uint64_t incarnation;	/* written to `control` when maps are made anew */
 	enum lg_kern_misfit misfit;
-	bool test_clock;	/* load with lg_test_clock (tests only) */
+	unsigned int unused_hooks; /* 1 << enum lg_hook: their programs are loaded only if something at such a hook is taken over or attached */
+	bool test_clock;	/* load with lg_test_clock (tests only); not what is loaded later */
 };
 /* As a configuration says; incarnation and test_clock are the caller's. Borrows the instance's name. */
 struct lg_kern_options lg_kern_options_of(const struct lg_config *config);

@@ -27,7 +27,7 @@
 /* clang-format off */
 #define LIBXDP_FUNCTIONS(f) \
 	f(libxdp_get_error) f(libxdp_set_print) \
-	f(xdp_program__from_bpf_obj) f(xdp_program__set_run_prio) f(xdp_program__set_xdp_frags_support) \
+	f(xdp_program__create) f(xdp_program__set_run_prio) f(xdp_program__set_xdp_frags_support) \
 	f(xdp_program__attach) f(xdp_program__detach) f(xdp_program__close) f(xdp_program__id) \
 	f(xdp_multiprog__get_from_ifindex) f(xdp_multiprog__next_prog) f(xdp_multiprog__close) \
 	f(xdp_multiprog__attach_mode) f(xdp_multiprog__is_legacy)
@@ -104,17 +104,52 @@ static int has_control(void *arg, const char *path, const char *name)
 	return 0;
 }
 
-static bool is_ours(const struct lg_kern *kern, uint32_t prog_id)
+static bool owner_read(uint32_t prog_id, struct owner *ret)
 {
-	struct owner o = { 0 };
-	struct bpf_prog_info info = { .nr_map_ids = MAPS_MAX, .map_ids = (uintptr_t)o.map_ids };
+	struct bpf_prog_info info = { .nr_map_ids = MAPS_MAX, .map_ids = (uintptr_t)ret->map_ids };
 	__u32 len = sizeof(info);
 	_cleanup_fd_ int fd = bpf_prog_get_fd_by_id(prog_id);
 
 	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
 		return false;
-	o.n_map_ids = info.nr_map_ids < MAPS_MAX ? info.nr_map_ids : MAPS_MAX;
-	return lg_pins_each(kern->dir, has_control, &o) == 1;
+	ret->n_map_ids = info.nr_map_ids < MAPS_MAX ? info.nr_map_ids : MAPS_MAX;
+	return true;
+}
+
+static bool is_ours(const struct lg_kern *kern, uint32_t prog_id)
+{
+	struct owner o = { 0 };
+
+	return owner_read(prog_id, &o) && lg_pins_each(kern->dir, has_control, &o) == 1;
+}
+
+/* The id of the map in force of this name, 0: the name is none of ours. */
+static uint32_t id_in_force(const struct lg_kern *kern, const char *name)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+
+	for (int i = 0; i < _LG_MAP_N; i++)
+		if (strcmp(lg_map_name((enum lg_map)i), name) == 0)
+			return bpf_obj_get_info_by_fd(kern->map_fd[i], &info, &len) == 0 ? info.id : 0;
+	return 0;
+}
+
+/* Whether its maps are all in force: none is one from which levels were carried over. */
+static bool has_own_maps(const struct lg_kern *kern, const struct owner *o)
+{
+	for (uint32_t i = 0; i < o->n_map_ids; i++) {
+		struct bpf_map_info info = { 0 };
+		__u32 len = sizeof(info), id;
+		_cleanup_fd_ int fd = bpf_map_get_fd_by_id(o->map_ids[i]);
+
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+			return false;
+		id = id_in_force(kern, info.name);
+		if (id && id != info.id)
+			return false;
+	}
+	return true;
 }
 
 static bool has_same_code(int fd, uint32_t prog_id)
@@ -168,30 +203,6 @@ static int detach_own(uint32_t ifindex, const struct place *place)
 
 /* ---- attaching ---- */
 
-/* The object as libxdp wants it: not loaded, with one program, and with the maps of the instance. */
-static int object_open(const struct lg_kern *kern, struct bpf_object **ret_obj)
-{
-	struct bpf_object *obj;
-	struct bpf_program *prog;
-	int r;
-
-	r = lg_object_open(&obj);
-	if (r < 0)
-		return r;
-	bpf_object__for_each_program(prog, obj)
-		bpf_program__set_autoload(prog, strcmp(bpf_program__name(prog), "lg_xdp") == 0);
-	for (int i = 0; r == 0 && i < _LG_MAP_N; i++) {
-		struct bpf_map *map = bpf_object__find_map_by_name(obj, lg_map_name(i));
-
-		r = map ? bpf_map__reuse_fd(map, kern->map_fd[i]) : -ENOENT;
-	}
-	if (r < 0)
-		bpf_object__close(obj);
-	else
-		*ret_obj = obj;
-	return r;
-}
-
 /* libxdp attaches a program alone where the kernel has no freplace: that is not what was asked for. */
 static int attach_checked(const struct lg_kern *kern, struct xdp_program *prog, uint32_t ifindex, enum lg_attach_mode mode)
 {
@@ -212,14 +223,16 @@ static int attach_checked(const struct lg_kern *kern, struct xdp_program *prog, 
 
 static int attach_new(const struct lg_kern *kern, uint32_t ifindex, enum lg_attach_mode mode)
 {
+	struct xdp_program_opts opts = { .sz = sizeof(opts), .prog_name = lg_program_name(LG_PROG_XDP_SHARED) };
 	struct bpf_object *obj = NULL;
 	struct xdp_program *prog;
 	int r;
 
-	r = object_open(kern, &obj);
+	r = lg_prog_object(kern, LG_PROG_XDP_SHARED, &obj);
 	if (r < 0)
 		return r;
-	prog = lib.xdp_program__from_bpf_obj(obj, "xdp.frags");
+	opts.obj = obj;
+	prog = lib.xdp_program__create(&opts);
 	r = (int)lib.libxdp_get_error(prog);
 	if (r == 0) {
 		r = lib.xdp_program__set_run_prio(prog, RUN_PRIORITY);
@@ -233,21 +246,41 @@ static int attach_new(const struct lg_kern *kern, uint32_t ifindex, enum lg_atta
 	return r;
 }
 
+/* Whether the program in a place is the one that would be put there: 1, 0, or negative errno. */
+static int is_current(struct lg_kern *kern, const struct place *place)
+{
+	uint32_t id = lib.xdp_program__id(place->own);
+	struct owner o = { 0 };
+	int fd;
+
+	if (!owner_read(id, &o) || !has_own_maps(kern, &o))
+		return 0;
+	fd = lg_prog_fd(kern, LG_PROG_XDP_SHARED, NULL);
+	return fd < 0 ? fd : has_same_code(fd, id);
+}
+
 /* The new program comes before the old one goes: for a moment packets are charged twice, and never not at all. */
-static int attach_in(const struct lg_kern *kern, uint32_t ifindex, enum lg_attach_mode mode, struct place *place)
+static int renew(struct lg_kern *kern, uint32_t ifindex, const struct place *place)
+{
+	int r;
+
+	r = is_current(kern, place);
+	if (r)
+		return r;
+	r = attach_new(kern, ifindex, place->mode);
+	return r < 0 ? r : detach_own(ifindex, place);
+}
+
+static int attach_in(struct lg_kern *kern, uint32_t ifindex, enum lg_attach_mode mode, const struct place *place)
 {
 	int r;
 
 	if (!place->own)
 		return attach_new(kern, ifindex, mode);
-	if (place->mode != mode) {
-		r = detach_own(ifindex, place);
-		return r < 0 ? r : attach_new(kern, ifindex, mode);
-	}
-	if (has_same_code(kern->prog_fd[LG_HOOK_XDP], lib.xdp_program__id(place->own)))
-		return 1;
-	r = attach_new(kern, ifindex, mode);
-	return r < 0 ? r : detach_own(ifindex, place);
+	if (place->mode == mode)
+		return renew(kern, ifindex, place);
+	r = detach_own(ifindex, place);
+	return r < 0 ? r : attach_new(kern, ifindex, mode);
 }
 
 /* ---- what libxdp leaves behind ---- */
@@ -308,7 +341,7 @@ static int sweep_gone(const struct lg_kern *kern, uint32_t ifindex)
 /* ---- records ---- */
 
 struct visit {
-	const struct lg_kern *kern;
+	struct lg_kern *kern;
 	struct lg_attachment *found;
 	uint32_t keep_ifindex; /* not removed */
 	int n;
@@ -351,7 +384,7 @@ int lg_shared_remove(struct lg_kern *kern, const char *path)
 }
 
 /* The record of one program; those of former interfaces of the name go, with what is left of them. */
-static int record_make(const struct lg_kern *kern, const char *path, uint32_t ifindex)
+static int record_make(struct lg_kern *kern, const char *path, uint32_t ifindex)
 {
 	struct visit v = { .kern = kern, .keep_ifindex = ifindex };
 	char sub[LG_KPATH_LEN + 16];
@@ -387,6 +420,31 @@ int lg_shared_attach(struct lg_kern *kern, const char *path, uint32_t ifindex, e
 		lg_shared_remove(kern, path);
 	place_close(&place);
 	return r;
+}
+
+static int renew_one(void *arg, const char *path, const char *name)
+{
+	uint32_t ifindex = (uint32_t)strtoul(name, NULL, 10);
+	struct visit *v = arg;
+	struct place place;
+	int r = 0;
+
+	(void)path;
+	place_read(v->kern, ifindex, &place);
+	if (place.own)
+		r = renew(v->kern, ifindex, &place);
+	place_close(&place);
+	return r < 0 ? r : 0;
+}
+
+int lg_shared_renew(struct lg_kern *kern, const char *path)
+{
+	struct visit v = { .kern = kern };
+	struct lg_complaint unused = { 0 };
+	int r;
+
+	r = lib_load(&unused);
+	return r < 0 ? r : lg_pins_each(path, renew_one, &v);
 }
 
 static int query_one(void *arg, const char *path, const char *name)

@@ -2,6 +2,7 @@
 /* What becomes of packets above the limit of a rule with an action: the packet that goes in, and the one that comes out, byte for byte. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <time.h>
 
 #include "progs.h"
@@ -13,7 +14,8 @@ static struct progs *loaded;
 static int load(void **state)
 {
 	(void)state;
-	loaded = progs_load(64, true);
+	loaded = progs_open(64, true);
+	assert_int_equal(leasegate_bpf__load(loaded->skel), 0);
 	return 0;
 }
 
@@ -38,7 +40,7 @@ struct out {
 	struct __sk_buff skb; /* TC */
 };
 
-static struct out run_skb(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt, struct __sk_buff skb)
+static struct out run_as(int prog_fd, enum lg_hook hook, const struct lg_pkt_buf *pkt, struct __sk_buff skb)
 {
 	static struct out out;
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = pkt->data, .data_size_in = pkt->len, .data_out = out.data,
@@ -51,10 +53,15 @@ static struct out run_skb(struct progs *p, enum lg_hook hook, const struct lg_pk
 		opts.ctx_out = &out.skb;
 		opts.ctx_size_out = sizeof(out.skb);
 	}
-	assert_int_equal(bpf_prog_test_run_opts(progs_fd(p, hook), &opts), 0);
+	assert_int_equal(bpf_prog_test_run_opts(prog_fd, &opts), 0);
 	out.len = opts.data_size_out;
 	out.verdict = opts.retval;
 	return out;
+}
+
+static struct out run_skb(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt, struct __sk_buff skb)
+{
+	return run_as(progs_fd(p, hook), hook, pkt, skb);
 }
 
 static struct out run(struct progs *p, enum lg_hook hook, const struct lg_pkt_buf *pkt)
@@ -462,12 +469,49 @@ static void a_segment_above_the_limit_is_answered_by_a_reset(void **state)
 	}
 }
 
+static struct lg_pkt_buf datagram(bool is_ip6, uint32_t payload)
+{
+	struct lg_pkt_buf pkt;
+
+	if (is_ip6)
+		lg_pkt_udp6(&pkt, "2001:db8::1", "2001:db8::2", 53, payload);
+	else
+		lg_pkt_udp4(&pkt, "10.0.0.1", "192.0.2.1", 53, payload);
+	memset(pkt.data, 4, 6);
+	checksums_set(&pkt);
+	return pkt;
+}
+
+/* Where each CPU puts replies together stands a quote now: none of it may get into a reply to somebody else. */
+static void quote_somebody(void)
+{
+	struct lg_pkt_buf pkt = datagram(true, 1232);
+	cpu_set_t all, one;
+	struct progs *p = fresh();
+	struct out out;
+
+	act(p, LG_ACTION_PROHIBITED, 0)->cold_burst_tok = 0;
+	progs_publish(p);
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+		out = run(p, LG_HOOK_XDP, &pkt);
+		assert_true(is_reply(LG_HOOK_XDP, &out));
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 /* At XDP a short frame stays as long as it was: adapters want 60 bytes. */
 static void a_reset_is_padded_as_the_segment_was(void **state)
 {
 	static const uint32_t lens[] = { 54, 58, 60, 64 };
 
 	(void)state;
+	quote_somebody();
 	for (size_t i = 0; i < N_ELEMS(lens); i++) {
 		struct lg_pkt_buf pkt = tcp(false, 0, SYN, 0);
 		struct progs *p = fresh();
@@ -482,19 +526,6 @@ static void a_reset_is_padded_as_the_segment_was(void **state)
 		assert_int_equal(out.len, lens[i] < 60 ? lens[i] : 60);
 		sums_check(turned_check(&out, &pkt, IPPROTO_TCP, 20), false, true);
 	}
-}
-
-static struct lg_pkt_buf datagram(bool is_ip6, uint32_t payload)
-{
-	struct lg_pkt_buf pkt;
-
-	if (is_ip6)
-		lg_pkt_udp6(&pkt, "2001:db8::1", "2001:db8::2", 53, payload);
-	else
-		lg_pkt_udp4(&pkt, "10.0.0.1", "192.0.2.1", 53, payload);
-	memset(pkt.data, 4, 6);
-	checksums_set(&pkt);
-	return pkt;
 }
 
 static void what_is_above_the_limit_is_answered_by_its_head_in_icmp(void **state)
@@ -567,6 +598,75 @@ static void tags_stay_in_front_of_a_reply(void **state)
 			sums_check(turned_check(&out, &pkt, is_ip6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP, 8 + pkt.len - pkt.l3_at), is_ip6,
 				   is_ip6);
 		}
+	}
+}
+
+/* What the entry of libxdp's dispatcher makes of a packet above the limit. */
+static struct out run_shared(struct progs *p, enum lg_action action, const struct lg_pkt_buf *pkt)
+{
+	int fd = bpf_program__fd(p->skel->progs.lg_xdp_shared);
+	struct out out;
+
+	act(p, action, 0);
+	progs_publish(p);
+	out = run_as(fd, LG_HOOK_XDP, pkt, (struct __sk_buff){ 0 });
+	assert_true(is_pass(LG_HOOK_XDP, &out));
+	return run_as(fd, LG_HOOK_XDP, pkt, (struct __sk_buff){ 0 });
+}
+
+static void where_xdp_is_shared_a_reset_has_the_length_of_the_segment(void **state)
+{
+	static const uint32_t payloads[] = { 0, 1, 6, 40, 1400 };
+
+	(void)state;
+	for (size_t i = 0; i < 2 * N_ELEMS(payloads); i++) {
+		struct lg_pkt_buf pkt = tcp(i % 2, 0, ACK, payloads[i / 2]);
+		struct out own = { 0 }, out = run_shared(fresh(), LG_ACTION_RESET, &pkt);
+		struct progs *p = fresh();
+
+		assert_int_equal(out.verdict, XDP_TX);
+		assert_int_equal(out.len, pkt.len);
+		act(p, LG_ACTION_RESET, 0);
+		progs_publish(p);
+		spend(p, LG_HOOK_XDP, &pkt);
+		own = run(p, LG_HOOK_XDP, &pkt);
+		assert_memory_equal(out.data, own.data, own.len);
+		assert_memory_equal(out.data + own.len, pkt.data + own.len, pkt.len - own.len);
+	}
+}
+
+/* 28 bytes are quoted at least, 48 of IPv6: behind as many of the reply's own that makes 70 and 110. */
+static void where_xdp_is_shared_icmp_quotes_what_there_is_room_for(void **state)
+{
+	static const struct {
+		bool is_ip6;
+		uint32_t payload, quote;
+	} rows[] = {
+		{ false, 27, 0 }, { false, 28, 28 }, { false, 29, 29 }, { false, 548, 548 }, { false, 549, 548 }, { false, 1400, 548 },
+		{ true, 47, 0 },  { true, 48, 48 },  { true, 49, 49 },	{ true, 1232, 1232 }, { true, 1400, 1232 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		bool is_ip6 = rows[i].is_ip6;
+		struct lg_pkt_buf pkt = datagram(is_ip6, rows[i].payload);
+		struct out out = run_shared(fresh(), LG_ACTION_PROHIBITED, &pkt);
+		uint32_t end = pkt.l3_at + (is_ip6 ? 48 : 28) + rows[i].quote;
+		const uint8_t *ip = out.data + pkt.l3_at;
+
+		assert_int_equal(out.verdict, rows[i].quote ? XDP_TX : XDP_DROP);
+		assert_int_equal(out.len, pkt.len);
+		if (!rows[i].quote) {
+			assert_memory_equal(out.data, pkt.data, pkt.len);
+			continue;
+		}
+		assert_memory_equal(out.data, pkt.data + 6, 6);
+		assert_memory_equal(out.data + 6, pkt.data, 6);
+		assert_int_equal(is_ip6 ? get16(ip + 4) : get16(ip + 2) - 20, 8 + rows[i].quote);
+		assert_memory_equal(out.data + end - rows[i].quote, pkt.data + pkt.l3_at, rows[i].quote);
+		assert_memory_equal(out.data + end, pkt.data + end, pkt.len - end);
+		sums_check(ip, is_ip6, is_ip6);
+		assert_int_equal(progs_shared(loaded).prohibited, 1);
 	}
 }
 
@@ -885,6 +985,8 @@ int main(void)
 		cmocka_unit_test(what_is_above_the_limit_is_answered_by_its_head_in_icmp),
 		cmocka_unit_test(the_quote_ends_with_the_packet),
 		cmocka_unit_test(tags_stay_in_front_of_a_reply),
+		cmocka_unit_test(where_xdp_is_shared_a_reset_has_the_length_of_the_segment),
+		cmocka_unit_test(where_xdp_is_shared_icmp_quotes_what_there_is_room_for),
 		cmocka_unit_test(no_reply_is_given_to_what_must_not_be_answered),
 		cmocka_unit_test(nobody_is_answered_on_the_way_out),
 		cmocka_unit_test(no_more_than_a_thousand_replies_leave_in_a_second),

@@ -2,6 +2,8 @@
 /* Attaching to real interfaces: XDP, tcx and clsact, what is there already, and what comes and goes. */
 #include "tests/bpf/kern_world.h"
 
+#include "kern/internal.h"
+
 /* A program that lets everything pass, of somebody else. */
 static int intruder(enum bpf_prog_type type)
 {
@@ -73,6 +75,43 @@ static void each_way_of_attaching_sees_each_frame_once(void **state)
 		assert_int_equal(frames_counted(rows[i].hook, from, to), 0);
 		assert_int_equal(lg_kern_detach(kern, "lgk0", rows[i].hook), 0);
 	}
+}
+
+/* Which hooks have a program in this process, a bit for each. */
+static unsigned int hooks_loaded(void)
+{
+	unsigned int hooks = 0;
+
+	for (int hook = 0; hook < _LG_HOOK_N; hook++)
+		hooks |= kern->prog_fd[hook] >= 0 ? 1u << hook : 0;
+	return hooks;
+}
+
+static void a_program_is_loaded_when_its_hook_is_used(void **state)
+{
+	struct lg_kern_options o = options("t");
+	struct lg_attachment at;
+
+	(void)state;
+	kern = lg_kern_free(kern);
+	o.unused_hooks = 1u << LG_HOOK_XDP | 1u << LG_HOOK_TC_INGRESS | 1u << LG_HOOK_TC_EGRESS;
+	kern = open_as(&o, 1);
+	assert_int_equal(hooks_loaded(), 0);
+	attach(kern, "lgk0", LG_HOOK_TC_INGRESS, LG_MODE_NONE);
+	assert_int_equal(hooks_loaded(), 1u << LG_HOOK_TC_INGRESS);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
+	/* What an earlier process attached gets this one's program, whatever is used. */
+	kern = lg_kern_free(kern);
+	kern = open_as(&o, 1);
+	assert_int_equal(hooks_loaded(), 1u << LG_HOOK_TC_INGRESS);
+	assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_TC_INGRESS, &at), 1);
+	assert_true(at.adopted);
+	assert_int_equal(frames_counted(LG_HOOK_TC_INGRESS, "lgk1", "lgk0"), FRAMES);
+	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_TC_INGRESS), 0);
+	kern = lg_kern_free(kern);
+	o.unused_hooks = 0;
+	kern = open_as(&o, 1);
+	assert_int_equal(hooks_loaded(), 1u << LG_HOOK_XDP | 1u << LG_HOOK_TC_INGRESS | 1u << LG_HOOK_TC_EGRESS);
 }
 
 static void tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead(void **state)
@@ -552,6 +591,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(each_way_of_attaching_sees_each_frame_once),
+		T(a_program_is_loaded_when_its_hook_is_used),
 		T(tcx_on_a_kernel_without_it_is_refused_and_clsact_taken_instead),
 		T(modes_that_do_not_fit_the_hook_and_unknown_interfaces_are_refused),
 		T(a_foreign_xdp_program_is_named_and_left),

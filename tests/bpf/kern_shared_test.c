@@ -91,6 +91,30 @@ static void what_is_shared_is_adopted_as_it_is(void **state)
 	assert_int_equal(xdp_prog_id("lgk0"), 0);
 }
 
+/* The program among those of others is renewed before the maps that it had are forgotten, by which it is known. */
+static void levels_are_carried_over_for_what_is_shared(void **state)
+{
+	struct lg_kern_options o = options("t");
+	struct lg_attachment before, after;
+
+	(void)state;
+	if (!kernel_shares)
+		skip();
+	before = attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_SHARED_NATIVE);
+	kern = lg_kern_free(kern);
+	o.misfit = LG_MISFIT_MIGRATE;
+	o.max_keys *= 2;
+	kern = open_as(&o, 1);
+	assert_int_equal(lg_kern_attached(kern, "lgk0", LG_HOOK_XDP, &after), 1);
+	assert_int_not_equal(after.prog_id, before.prog_id);
+	assert_int_equal(attach(kern, "lgk0", LG_HOOK_XDP, LG_MODE_SHARED_NATIVE).prog_id, after.prog_id);
+	assert_int_equal(frames_counted(LG_HOOK_XDP, "lgk1", "lgk0"), FRAMES);
+	assert_int_equal(lg_kern_detach(kern, "lgk0", LG_HOOK_XDP), 0);
+	assert_int_equal(xdp_prog_id("lgk0"), 0);
+	kern = lg_kern_free(kern);
+	assert_int_equal(lg_kern_detach_all("t", root, &fail, &complaint), 0);
+}
+
 static void a_change_between_alone_and_shared_is_carried_out(void **state)
 {
 	static const enum lg_attach_mode modes[] = { LG_MODE_XDP_NATIVE, LG_MODE_SHARED_NATIVE, LG_MODE_SHARED_GENERIC, LG_MODE_XDP_GENERIC };
@@ -158,6 +182,7 @@ int main(void)
 		T(sharing_works_or_is_refused_and_leaves_nothing),
 		T(two_instances_share_an_interface),
 		T(what_is_shared_is_adopted_as_it_is),
+		T(levels_are_carried_over_for_what_is_shared),
 		T(a_change_between_alone_and_shared_is_carried_out),
 		T(an_interface_that_goes_leaves_no_record),
 		T(a_program_that_stands_alone_is_named_and_left),

@@ -109,6 +109,8 @@ static inline struct progs *progs_load(uint32_t max_keys, bool has_test_clock)
 {
 	struct progs *p = progs_open(max_keys, has_test_clock);
 
+	/* The same as lg_xdp but for replies, and loading it takes as long. */
+	assert_int_equal(bpf_program__set_autoload(p->skel->progs.lg_xdp_shared, false), 0);
 	assert_int_equal(leasegate_bpf__load(p->skel), 0);
 	return p;
 }
