@@ -246,8 +246,8 @@ static int durable_wait(const struct doing *d, json_int_t version, bool may_be_l
 }
 
 /*
- * What is done to one rule is done to whatever version is the newest, so whoever was overtaken asks again. A file, or the way back, is meant for
- * the version that its writer saw.
+ * What is done to one rule is done to whatever version is the newest, so whoever was overtaken asks again. A file, or the way back, is meant
+ * for the version that its writer saw.
  */
 static int written(const struct doing *d, json_t **ret_reply)
 {

@@ -1,30 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A home of a strict rule lends only what is durable: its next life knows what was out, though a region that holds some never comes back.
 
-Two regions are played by a process of its own inside the home's namespace (`test_escrow.py ADDRESS`), which is told on its standard input
-when the home has been ended and started again.
+Two regions are played by a process of its own inside the home's namespace, which is told when the home has been ended and started again.
 """
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from lib import played
+from lib.played import LIMIT, Holder
+
 PORT = 7400
-LIMIT = 1000
-RULES = f"""rules:
-  - name: per-user
-    scope: global
-    class: strict
-    match: {{protocol: udp, destination_port: [53]}}
-    key: {{source: 32}}
-    unit: packets
-    algorithm: sliding_window
-    limit: {LIMIT}/1m
-    fallback: deny
-"""
+RULES = played.RULES.replace("class: lease", "class: strict") + "    fallback: deny\n"
 MOST_OUT = LIMIT // 10	# strict rules lend so much at once
 AWAY, SPENT = 60, 40	# what the region that stays away got, and what it told to have spent of it
 RESERVE = LIMIT // 64 + 2 * MOST_OUT	# more than that is never withheld here: two periods' worth, or twice what was asked for
@@ -33,9 +22,7 @@ RESERVE = LIMIT // 64 + 2 * MOST_OUT	# more than that is never withheld here: tw
 # ---- two regions, inside the namespace ----
 
 def fingerprint():
-    import test_grpc_peer
-    words_of = test_grpc_peer.fingerprint
-    return words_of(LIMIT, rule_class=2, fallback=0)
+    return played.fingerprint(rule_class=2, fallback=0)
 
 
 class Region:
@@ -66,13 +53,7 @@ class Region:
 
 
 def connect(channel, name, incarnation=1):
-    import test_grpc_peer
-    return test_grpc_peer.Holder(channel, name, name, incarnation, is_region=True).greet()
-
-
-def wait_for(word):
-    print(word, flush=True)
-    assert sys.stdin.readline(), "the test has ended"
+    return Holder(channel, name, name, incarnation, is_region=True).greet()
 
 
 def homed_here(h, mark):
@@ -88,37 +69,28 @@ def homed_here(h, mark):
     raise AssertionError(f"no key lives here: {grant}")
 
 
-def lend_on(channel, key):
+def lend_on(address):
     """Leases bit by bit; says what it has when the disk is full, and again when it is not."""
-    near = Region(connect(channel(), "us-east"), key)
+    h = connect(played.insecure(address), "us-east")
+    near = Region(h, homed_here(h, fingerprint()))
     while near.total < 20:
         near.take(20)
         time.sleep(0.01)
-    wait_for("lent")
+    played.wait_for("lent")
     got = near.take_all()
-    wait_for(f"lent {got}")
+    played.wait_for(f"lent {got}")
     got, end = 0, time.monotonic() + 10
     while got < 300 and time.monotonic() < end:
         got += near.take(MOST_OUT)[0]
         time.sleep(0.01)
     print(f"lent {got}", flush=True)
-    os._exit(0)
 
 
-def play(address, scenario):
-    sys.path[:0] = [HERE, os.path.join(HERE, "..", "unit", "api")]
-    import grpcio_peer
-    signal.alarm(60)	# whatever waits here waits no longer
-    mark = fingerprint()
-
-    def channel():
-        return grpcio_peer.grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
-
-    here = connect(channel(), "us-east")
-    key = homed_here(here, mark)
-    if scenario == "full":
-        lend_on(channel, key)
-    away = connect(channel(), "ap-south")
+def stay_away(address):
+    """One of two regions never comes back to a home that has ended; the other takes all it can get of the next one."""
+    here = connect(played.insecure(address), "us-east")
+    key = homed_here(here, fingerprint())
+    away = connect(played.insecure(address), "ap-south")
     far = Region(away, key)
     while far.total < AWAY:
         far.take(AWAY - far.total)
@@ -129,75 +101,62 @@ def play(address, scenario):
     while near.total < 100:
         near.take(20)
         time.sleep(0.01)
-    wait_for("lent")
+    played.wait_for("lent")
 
     # The home has ended. ap-south never comes back and tells what it has.
-    near.h, before = connect(channel(), "us-east"), near.total
+    near.h, before = connect(played.insecure(address), "us-east"), near.total
     near.h.stream.put(near.h.pb.HolderMessage(synced=near.h.pb.Synced()))
     print(f"lent {near.take_all()} of {LIMIT - before - AWAY}", flush=True)
-    os._exit(0)
 
 
 if __name__ == "__main__":
-    play(*sys.argv[1:])
+    played.main({"away": stay_away, "full": lend_on}, *sys.argv[1:])
 else:
     import pytest
     from lib.daemon import Instance
+    from lib.etcd import Etcd
     from lib.host import fresh_name
     from lib.net import Namespace
+    from lib.wait import until
+
+    def configure(instance, **keys):
+        listed = [{"name": r, "address": f"127.0.0.1:{port}", "hosts": 1}
+                  for r, port in (("eu-west", PORT), ("us-east", PORT + 1), ("ap-south", PORT + 2))]
+        instance.config("region.yaml", region="eu-west", regions={"version": 1, "list": listed}, listen=f"127.0.0.1:{PORT}", metrics="off",
+                        **keys)
 
     @pytest.fixture
     def home():
         name = fresh_name("escrow")
         with Namespace(name) as ns, Instance(ns, name) as instance:
             instance.write("rules.yaml", RULES)
-            listed = [{"name": r, "address": f"127.0.0.1:{port}", "hosts": 1}
-                      for r, port in (("eu-west", PORT), ("us-east", PORT + 1), ("ap-south", PORT + 2))]
-            instance.config("region.yaml", region="eu-west", regions={"version": 1, "list": listed}, listen=f"127.0.0.1:{PORT}",
-                            metrics="off", rules="rules.yaml", store="sqlite")
+            configure(instance, rules="rules.yaml", store="sqlite")
             yield instance
 
     def start(instance):
         return instance.daemon("region", instance.path("region.yaml")).start().wait_ready()
 
-    @contextlib.contextmanager
     def playing(instance, scenario):
-        peer = subprocess.Popen(instance.ns.enter_argv() + ["/usr/bin/python3", __file__, f"127.0.0.1:{PORT}", scenario],
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            yield peer
-        finally:
-            peer.kill()
-            peer.wait()
-            peer.stdout.close()
-            peer.stdin.close()
+        return played.Playing(instance.ns, __file__, scenario, f"127.0.0.1:{PORT}")
 
-    def hear(peer, word, daemon):
-        """A line that begins so; the numbers of it."""
-        text = peer.stdout.readline()
-        if not text and peer.wait(10) == 77:
-            pytest.skip("grpcio or protoc is not installed")
-        assert text.startswith(word), f"{text}{peer.stdout.read()}\n{daemon.stderr}"
-        return [int(n) for n in text.split() if n.isdigit()]
-
-    def go_on(peer):
-        peer.stdin.write("\n")
-        peer.stdin.flush()
-
-    @pytest.mark.parametrize("how", ("killed", "ended in order"))
+    @pytest.mark.parametrize("how", ("killed", "ended in order", pytest.param("killed, with rules of the region", marks=pytest.mark.long)))
     def test_a_successor_lends_what_was_not_out_though_a_holder_never_tells(home, how):
+        if "of the region" in how:
+            configure(home, store="sqlite")
         first = start(home)
+        if "of the region" in how:
+            home.json("rules", "apply", home.path("rules.yaml"))
         with playing(home, "away") as peer:
-            hear(peer, "lent", first)
-            if how == "killed":
+            peer.hear("lent", first)
+            if how.startswith("killed"):
                 first.kill()
             else:
                 assert first.stop() == 0
             second = start(home)
-            go_on(peer)
-            got, left = hear(peer, "lent ", second)
+            peer.go_on()
+            got, left = peer.hear("lent ", second)
             print(f"{got} of {left} that were not out")
-            assert left - (RESERVE if how == "killed" else 0) <= got <= left
+            assert left - (RESERVE if how.startswith("killed") else 0) <= got <= left
             status = home.json("status")["region"]["escrow"]
             assert status["keys"] == 1 and status["writes"] and not status["failed"], status
             assert "reserves: 1 keys" in home.tool("status").stdout
@@ -212,21 +171,49 @@ else:
         try:
             region = start(home)
             with playing(home, "full") as peer:
-                hear(peer, "lent", region)
+                peer.hear("lent", region)
                 with open(home.path("state/filler"), "wb", buffering=0) as f, contextlib.suppress(OSError):
                     while True:
                         f.write(bytes(512))
-                go_on(peer)
-                (got,) = hear(peer, "lent ", region)
+                peer.go_on()
+                (got,) = peer.hear("lent ", region)
                 assert got <= RESERVE, got
                 status = home.json("status")["region"]["escrow"]
                 assert status["failed"] and status["why"], status
                 assert "NO MORE CAN BE WRITTEN" in home.tool("status").stdout
                 os.remove(home.path("state/filler"))
-                go_on(peer)
-                (got,) = hear(peer, "lent ", region)
+                peer.go_on()
+                (got,) = peer.hear("lent ", region)
                 assert got >= 300, got
                 assert not home.json("status")["region"]["escrow"]["why"]
             assert region.stop() == 0
         finally:
             subprocess.run(["umount", "-l", home.path("state")], check=True)
+
+    @pytest.mark.long
+    def test_a_full_cluster_stops_what_is_not_durable_and_is_over_once_it_has_room(home):
+        """A real quota: etcd raises its alarm, and takes it back when the operator has made room."""
+        with Etcd(home.ns, 1, quota_bytes=16 << 20) as etcd:
+            configure(home, store="etcd", etcd={"endpoints": etcd.endpoints})
+            region = start(home)
+            home.json("rules", "apply", home.path("rules.yaml"))
+            with playing(home, "full") as peer:
+                peer.hear("lent", region)
+                etcd.fill()
+                peer.go_on()
+                (got,) = peer.hear("lent ", region)
+                assert got <= RESERVE, got
+                status = home.json("status")["region"]
+                assert status["escrow"]["failed"] and "space" in status["escrow"]["why"].lower(), status
+                assert status["slots"] == 256, status
+                assert "NO MORE CAN BE WRITTEN" in home.tool("status").stdout
+                r = home.tool("rules", "set", "per-user", "limit=5/1m")
+                assert r.returncode == 1 and "was not written: the store: No space left on device" in r.stderr, r.stderr
+                assert home.json("rules", "status")["current"]["version"] == 1
+                etcd.make_room()
+                peer.go_on()
+                (got,) = peer.hear("lent ", region)
+                assert got >= 300, got
+                until(lambda: not home.json("status")["region"]["escrow"]["why"], "all is written again")
+                assert home.json("rules", "set", "per-user", f"limit={LIMIT - 1}/1m")["version"] == 2
+            assert region.stop() == 0

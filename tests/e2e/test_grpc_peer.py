@@ -3,99 +3,17 @@
 
 Each scenario below runs in a process of its own inside the region's namespace, as `test_grpc_peer.py SCENARIO ADDRESS`.
 """
-import ctypes
-import ctypes.util
-import os
 import socket
-import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from lib import played
+from lib.played import LIMIT, RULES, Holder, fingerprint
+
 PORT = 7400
-LIMIT = 1000
-RULES = f"""rules:
-  - name: per-user
-    scope: global
-    class: lease
-    match: {{protocol: udp, destination_port: [53]}}
-    key: {{source: 32}}
-    unit: packets
-    algorithm: sliding_window
-    limit: {LIMIT}/1m
-"""
-
-
-def fingerprint(limit=LIMIT, rule_class=1, fallback=1):
-    """Of the rule above, made as docs/protocol.md says."""
-    xxh3 = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH3_64bits_withSeed
-    xxh3.restype, xxh3.argtypes = ctypes.c_uint64, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
-    match = [1 + 17, 0, 0, 0, 1, 53 << 16 | 53] + 9 * [0]
-    key = [2, 32 << 8 | 64, 0]
-    words = [1, *match, *key, 0, 2, rule_class, limit, 60 * 10**9, limit, fallback, 0, 0, 0, 0, 2**64 - 1]
-    mark = 0
-    for word in words:
-        mark = xxh3(word.to_bytes(8, "little"), 8, mark)
-    return mark
 
 
 # ---- scenarios, inside the namespace ----
-
-class Holder:
-    """Says hello; asks for one key and waits for the answer."""
-
-    def __init__(self, channel, name="python-1", region="eu-west", incarnation=1, is_region=False):
-        from grpcio_peer import Stream, pb
-        self.pb, self.stream = pb, Stream(channel)
-        self.stream.put(pb.HolderMessage(hello=pb.Hello(holder=name, region=region, is_region=is_region, incarnation=incarnation,
-                                                           regions_version=1)))
-        self.welcome = None
-        # Grows over all lives of this holder, as the protocol wants: a monotonic clock does.
-        self.seq = self.life = time.monotonic_ns()
-
-    def greet(self):
-        self.welcome = self.stream.next().welcome
-        return self
-
-    def key(self, address, mark=None, form=2):
-        return self.pb.Key(rule="per-user", fingerprint=fingerprint() if mark is None else mark, form=form,
-                           a=bytes(10) + b"\xff\xff" + socket.inet_aton(address))
-
-    def usage(self, key, **totals):
-        self.seq += 1
-        granted, consumed, returned = (totals.get(k, 0) for k in ("granted_tok", "consumed_tok", "returned_tok"))
-        return self.pb.ReportUsage(key=key, seq=self.seq, life=self.life, epoch=self.welcome.epoch,
-                                   remaining_tok=max(0, granted - consumed - returned), demand_mtps=10000, **totals)
-
-    def ask(self, key, want_tok, **totals):
-        usage = self.usage(key, **totals)
-        self.stream.put(self.pb.HolderMessage(asks=[self.pb.Ask(request=self.pb.LeaseRequest(usage=usage, want_tok=want_tok))]))
-        return usage.seq
-
-    def report(self, key, **totals):
-        usage = self.usage(key, **totals)
-        self.stream.put(self.pb.HolderMessage(asks=[self.pb.Ask(report=usage)]))
-        return usage.seq
-
-    def grant(self, seq=0):
-        """The next grant that answers ask `seq`."""
-        while True:
-            for grant in self.stream.next().grants:
-                if grant.ack_seq >= seq:
-                    return grant
-
-    def lease(self, key, want_tok, good, **totals):
-        """Asks, again and again as a holder does that got less than it wants, until good(grant). Returns (grant, seq)."""
-        for _ in range(100):
-            seq = self.ask(key, want_tok, **totals)
-            grant = self.grant(seq)
-            if good(grant):
-                return grant, seq
-            if grant.lease.generation:
-                totals["generation"] = grant.lease.generation
-            time.sleep(0.05)
-        raise AssertionError(f"no such grant came, but {grant}")
-
 
 def lease(channel, _address):
     """Hello, a first lease, a report of its use, a second lease; the totals are those of one generation."""
@@ -182,23 +100,22 @@ def replaced(channel, _address):
     assert new.lease(new.key("192.0.2.10"), 3, lambda g: g.granted_tok)[0].granted_tok == 3
 
 
+def listen(channel, _address):
+    """Holds a stream until the region ends it."""
+    h = Holder(channel).greet()
+    print("welcome", flush=True)
+    code, text = h.stream.status()
+    print(code.name, text, flush=True)
+
+
 SCENARIOS = {"lease": lease, "limit": limit, "refusals": refusals, "replaced": replaced}
-
-
-def main(scenario, address):
-    sys.path.insert(0, os.path.join(HERE, "..", "unit", "api"))
-    import grpcio_peer
-    with grpcio_peer.grpc.insecure_channel(address) as channel:
-        SCENARIOS[scenario](channel, address)
-        # grpcio's threads still wait for what open streams would send next, and now and then the interpreter's end waits for them.
-        sys.stdout.flush()
-        os._exit(0)
 
 
 # ---- the tests, outside ----
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    scenarios = {**SCENARIOS, "listen": listen}
+    played.main({name: lambda address, f=f: f(played.insecure(address), address) for name, f in scenarios.items()}, *sys.argv[1:])
 else:
     import pytest
     from lib.daemon import Instance
@@ -220,10 +137,7 @@ else:
 
     @pytest.mark.parametrize("scenario", SCENARIOS)
     def test_an_independent_holder(region, scenario):
-        r = region.ns.run("/usr/bin/python3", __file__, scenario, f"127.0.0.1:{PORT}", timeout_s=60)
-        if r.returncode == 77:
-            pytest.skip("grpcio or protoc is not installed")
-        assert r.returncode == 0, r.stdout + r.stderr
+        played.run(region.ns, __file__, scenario, f"127.0.0.1:{PORT}")
         assert region.alive
 
     def test_a_port_in_use_is_named(region):
@@ -239,30 +153,8 @@ else:
         assert region.alive
 
     def test_the_holders_are_told_when_the_region_stops(region):
-        peer = subprocess.Popen(region.ns.enter_argv() + ["/usr/bin/python3", "-c", LISTENER, HERE, f"127.0.0.1:{PORT}"],
-                                stdout=subprocess.PIPE, text=True)
-        try:
-            if peer.stdout.readline() != "welcome\n":
-                assert peer.wait(10) == 77
-                pytest.skip("grpcio or protoc is not installed")
+        with played.Playing(region.ns, __file__, "listen", f"127.0.0.1:{PORT}") as peer:
+            peer.hear("welcome", region)
             assert region.stop() == 0
             # Followed by our text, or by grpcio's own when it sees the end of the connection before it has read ours.
-            assert peer.stdout.readline().startswith("UNAVAILABLE ")
-        finally:
-            peer.kill()
-            peer.wait()
-            peer.stdout.close()
-
-    LISTENER = """
-import sys
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../unit/api"]
-import grpcio_peer
-from grpcio_peer import Stream, pb
-with grpcio_peer.grpc.insecure_channel(sys.argv[2]) as channel:
-    s = Stream(channel)
-    s.put(pb.HolderMessage(hello=pb.Hello(holder="python-1", region="eu-west", incarnation=1)))
-    assert s.next().welcome.lessor == "eu-west"
-    print("welcome", flush=True)
-    code, text = s.status()
-    print(code.name, text, flush=True)
-"""
+            peer.hear("UNAVAILABLE ", region)

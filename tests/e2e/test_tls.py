@@ -5,17 +5,18 @@ renewed certificates need no restart.
 Each scenario below runs in a process of its own inside the region's namespace, as `test_tls.py SCENARIO ADDRESS FOLDER OTHER_FOLDER`.
 """
 import contextlib
-import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from lib import played
+from lib.played import Holder
+
 PORT = 7400
 
 
 # ---- scenarios, inside the namespace: a holder that shares no code with leasegate ----
 
 def channel_of(address, folder, who, ca_folder=None):
-    import grpc
+    from grpcio_peer import grpc
 
     def read(path):
         with open(path, "rb") as f:
@@ -25,15 +26,12 @@ def channel_of(address, folder, who, ca_folder=None):
 
 
 def honest(address, folder, _other):
-    from test_grpc_peer import Holder
     assert Holder(channel_of(address, folder, "eu-west.python-1")).greet().welcome.lessor == "eu-west"
 
 
 def impostor(address, folder, _other):
     """With a certificate of our authority, under another's name."""
-    import grpc
-    from grpcio_peer import Stream, pb
-    from test_grpc_peer import Holder
+    from grpcio_peer import Stream, grpc, pb
     channel = channel_of(address, folder, "eu-west.python-1")
     code, text = Holder(channel, name="python-2").stream.status()
     assert code == grpc.StatusCode.FAILED_PRECONDITION and "its certificate is that of python-1 in region eu-west" in text, (code, text)
@@ -45,8 +43,7 @@ def impostor(address, folder, _other):
 
 def strangers(address, folder, other):
     """With a certificate of another authority, and in clear text."""
-    import grpc
-    from test_grpc_peer import Holder
+    from grpcio_peer import grpc
     code, text = Holder(channel_of(address, other, "eu-west.python-1", folder)).stream.status()
     assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
     code, text = Holder(grpc.insecure_channel(address)).stream.status()
@@ -55,8 +52,7 @@ def strangers(address, folder, other):
 
 def foreign_keys(address, folder, _other):
     """A region gets of a home what is the home's to give, and nothing of keys that are at home elsewhere; and no host's name."""
-    import grpc
-    from test_grpc_peer import Holder
+    from grpcio_peer import grpc
     channel = channel_of(address, folder, "us-east")
     h = Holder(channel, name="us-east", region="us-east", is_region=True).greet()
     n_refused = 0
@@ -74,17 +70,10 @@ def foreign_keys(address, folder, _other):
 SCENARIOS = {"honest": honest, "impostor": impostor, "strangers": strangers, "foreign_keys": foreign_keys}
 
 
-def main(scenario, *args):
-    sys.path[:0] = [HERE, os.path.join(HERE, "..", "unit", "api")]
-    SCENARIOS[scenario](*args)
-    # grpcio's threads still wait for what open streams would send next, and now and then the interpreter's end waits for them.
-    os._exit(0)
-
-
 # ---- the tests, outside ----
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    played.main(SCENARIOS, *sys.argv[1:])
 else:
     import pytest
     from lib import prom
@@ -93,7 +82,7 @@ else:
     from lib.host import fresh_name
     from lib.net import Namespace
     from lib.wait import until
-    from test_grpc_peer import RULES
+    from lib.played import RULES
     from test_regions import SHORT_LIMIT, SHORT_S, assert_law, rule, running, total
 
     def ended(ns, cause):
@@ -117,11 +106,7 @@ else:
             print(f"--- leasegated region\n{daemon.stderr}")
 
     def run(daemon, scenario, certs, other=None):
-        r = daemon.ns.run("/usr/bin/python3", __file__, scenario, f"127.0.0.1:{PORT}", str(certs.folder), str(other.folder if other else ""),
-                          timeout_s=60)
-        if r.returncode == 77:
-            pytest.skip("grpcio or protoc is not installed")
-        assert r.returncode == 0, r.stdout + r.stderr
+        played.run(daemon.ns, __file__, scenario, f"127.0.0.1:{PORT}", certs.folder, other.folder if other else "")
         assert daemon.alive
 
     def test_a_holder_speaks_for_itself_alone_and_strangers_get_nothing():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A real etcd cluster in a namespace: processes of build/etcd/etcd."""
+import json
 import os
 import shutil
 import signal
@@ -14,10 +15,11 @@ PORT = 23790
 
 
 class Etcd:
-    """Members in a namespace. With certs (lib/certs.py) clients must show a certificate of that authority."""
+    """Members in a namespace. With certs (lib/certs.py) clients must show a certificate of that authority. quota_bytes: of the database, beyond
+    which nothing more is written."""
 
-    def __init__(self, ns, n=3, certs=None, address="127.0.0.1"):
-        self.ns, self.n, self.certs, self.address = ns, n, certs, address
+    def __init__(self, ns, n=3, certs=None, address="127.0.0.1", quota_bytes=0):
+        self.ns, self.n, self.certs, self.address, self.quota_bytes = ns, n, certs, address, quota_bytes
         self.folder, self.members = None, [None] * n
 
     def __enter__(self):
@@ -50,7 +52,8 @@ class Etcd:
                 self.ns.enter_argv() + [ETCD, "--name", f"m{i}", "--data-dir", os.path.join(self.folder, f"m{i}"),
                                         "--listen-client-urls", client, "--advertise-client-urls", client,
                                         "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                                        "--initial-cluster", cluster, "--log-level", "warn", *tls],
+                                        "--initial-cluster", cluster, "--log-level", "warn",
+                                        "--quota-backend-bytes", str(self.quota_bytes), *tls],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self, i):
@@ -63,10 +66,28 @@ class Etcd:
     def pause(self, i, paused=True):
         self.members[i].send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
-    def ctl(self, *words):
+    def ctl(self, *words, text=None):
+        """etcdctl; text is its standard input."""
         tls = []
         if self.certs:
             self.certs.host("etcdctl", "127.0.0.1")
             files = self.certs.files("etcdctl")
             tls = ["--cert", files["certificate"], "--key", files["key"], "--cacert", files["ca"]]
-        return self.ns.run(ETCD + "ctl", "--endpoints", ",".join(self.endpoints), *tls, *words, env={**os.environ, "ETCDCTL_API": "3"})
+        return self.ns.run(ETCD + "ctl", "--endpoints", ",".join(self.endpoints), *tls, *words, input=text,
+                           env={**os.environ, "ETCDCTL_API": "3"})
+
+    def fill(self):
+        """Writes until there is no room, and the cluster says so by its alarm."""
+        for i in range(1000):
+            r = self.ctl("put", f"filler{i % 2}", text="x" * 1_000_000)
+            if r.returncode:
+                assert "database space exceeded" in r.stderr, r.stderr
+                break
+        until(lambda: "NOSPACE" in self.ctl("alarm", "list").stdout, "the alarm is raised")
+
+    def make_room(self):
+        """What the operator does then: compaction, defragmentation, and the alarm is taken back."""
+        revision = json.loads(self.ctl("endpoint", "status", "--write-out=json").stdout)[0]["Status"]["header"]["revision"]
+        for words in (("compact", str(revision), "--physical"), ("defrag",), ("alarm", "disarm")):
+            r = self.ctl(*words)
+            assert r.returncode == 0, (words, r.stdout, r.stderr)
