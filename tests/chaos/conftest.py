@@ -11,6 +11,7 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 
+import scenarios  # noqa: E402
 from lib import BPFFS, LEASEGATE, LEASEGATED, be_prompt, net  # noqa: E402
 from lib.etcd import ETCD  # noqa: E402
 
@@ -31,9 +32,29 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: minutes of traffic; runs only with -m long")
+    config.addinivalue_line("markers", "long: runs only with -m long")
+    config.addinivalue_line("markers", "alone: measures how much is served, so scripts/chaos runs nothing beside it")
     if not config.option.markexpr:
         config.option.markexpr = "not long"
+
+
+GROUP_MOST = 12		# scenarios that one worker takes at a time
+
+
+def pytest_collection_modifyitems(config, items):
+    """Scenarios whose worlds are made alike run one after the other on one worker, which makes that world once (--dist loadgroup)."""
+    alike = {}
+    for item in items:
+        if "pool" in getattr(item, "fixturenames", ()):
+            s = scenarios.ALL[item.callspec.params["name"]]
+            alike.setdefault((s.fresh, repr(s.world)), []).append(item)
+    n = sum(map(len, alike.values()))
+    most = min(GROUP_MOST, max(1, -(-n // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))))
+    for i, of in enumerate(alike.values()):
+        n_groups = -(-len(of) // most)
+        for k, item in enumerate(of):
+            item.add_marker(pytest.mark.xdist_group(f"{i}-{k * n_groups // len(of)}"))
+    items[:] = [item for item in items if "pool" not in item.fixturenames] + [item for of in alike.values() for item in of]
 
 
 @pytest.fixture(scope="session")

@@ -14,20 +14,21 @@ class Scenario:
     run: callable
     world: dict = field(default_factory=dict)	# how it is made
     fresh: bool = False		# it leaves the world changed, for nobody else
+    quick: bool = False		# one of each kind of trouble: those that every change must pass
 
 
-def scenario(fresh=False, **world):
+def scenario(fresh=False, quick=False, **world):
     def add(run):
-        ALL[run.__name__] = Scenario(run, world, fresh)
+        ALL[run.__name__] = Scenario(run, world, fresh, quick)
         return run
     return add
 
 
 TWO_REGIONS = {"here": (2, 1), "there": (2, 1)}
-ONE_SERVER = {"regions": {"here": (1, 2)}, "store": "sqlite"}
+ONE_SERVER = {"regions": {"here": (1, 2)}, "store": "sqlite", "disk_mib": 8}
 
 
-@scenario()
+@scenario(quick=True)
 def a_server_is_killed(w, rng):
     victim = w.granting()
     w.run_for(rng.uniform(0, 1))
@@ -48,7 +49,7 @@ def all_servers_are_killed_at_once(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def a_node_is_killed(w, rng):
     victim = rng.choice(w.nodes)
     w.run_for(rng.uniform(0, 1))
@@ -82,7 +83,7 @@ def a_node_and_its_server_are_killed(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def a_granting_server_is_stopped_and_goes_on(w, rng):
     victim = w.granting()
     w.run_for(rng.uniform(0, 1))
@@ -92,7 +93,7 @@ def a_granting_server_is_stopped_and_goes_on(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def a_server_is_cut_off_from_the_cluster(w, rng):
     """Hosts still reach it, and it must not lend."""
     victim = w.granting()
@@ -113,7 +114,7 @@ def a_node_is_cut_off_from_its_region(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def a_node_is_cut_off_from_one_server(w, rng):
     """The others reach both."""
     victim = rng.choice(w.nodes)
@@ -123,7 +124,7 @@ def a_node_is_cut_off_from_one_server(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def the_leader_of_the_cluster_is_killed(w, rng):
     w.run_for(rng.uniform(0, 1))
     i = w.member(leads=True)
@@ -135,7 +136,7 @@ def the_leader_of_the_cluster_is_killed(w, rng):
     w.cluster_is_whole()
 
 
-@scenario()
+@scenario(quick=True)
 def the_cluster_loses_its_majority_and_comes_back(w, rng):
     w.run_for(rng.uniform(0, 1))
     gone = rng.sample(range(3), 2)
@@ -164,7 +165,7 @@ def members_of_the_cluster_are_stopped_and_go_on(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def servers_are_restarted_one_after_the_other(w, rng):
     for s in rng.sample(w.servers, len(w.servers)):
         s.stop()
@@ -174,7 +175,7 @@ def servers_are_restarted_one_after_the_other(w, rng):
     w.flowing()
 
 
-@scenario()
+@scenario(quick=True)
 def wall_clocks_are_set(w, rng):
     """Of servers and of hosts, forth and back, by seconds and by days."""
     w.clock_was_set = True
@@ -190,7 +191,7 @@ def wall_clocks_are_set(w, rng):
     w.flowing()
 
 
-@scenario(regions=TWO_REGIONS)
+@scenario(quick=True, regions=TWO_REGIONS)
 def regions_are_cut_off_from_each_other(w, rng):
     w.run_for(rng.uniform(0, 1))
     for s in w.of("here"):
@@ -240,7 +241,7 @@ def a_region_is_added_one_server_after_the_other(w, rng):
     w.flowing(60)
 
 
-@scenario(**ONE_SERVER)
+@scenario(quick=True, **ONE_SERVER)
 def a_slow_disk_and_a_server_that_is_killed(w, rng):
     server, = w.servers
     server.words(0, rng.choice((50, 200, 600)))
@@ -274,7 +275,7 @@ def a_host_boots(w, rng):
     w.flowing()
 
 
-@scenario(**ONE_SERVER, disk_mib=8)
+@scenario(quick=True, **ONE_SERVER)
 def the_disk_is_full_and_has_room_again(w, rng):
     server, = w.servers
     w.run_for(rng.uniform(0, 1))

@@ -12,7 +12,7 @@ LENT_AGAIN_S = 3
 SERVED = 0.85
 RULE = {"main": f"class: {{}}, algorithm: {{}}, limit: {LIMIT}/{WINDOW_S}s, fallback: deny, lease: {{{{cold_start: 0}}}}"}
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ def world(shim):
         w.__exit__(None, None, None)
 
 
+@pytest.mark.long
 def test_two_servers_that_do_not_know_of_each_other_are_found(world):
     """One region, two stores: each lends the whole limit."""
     w = world(regions={"here": (2, 2)}, store="sqlite", loads=(4,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every scenario with every seed. One run again: CHAOS_SEED=N ... -k NAME."""
+"""Every scenario with every seed. One run again: CHAOS_SEED=N scripts/chaos --long -k NAME."""
 import random
 
 import pytest
@@ -35,7 +35,7 @@ def pool(shim):
     pool.drop()
 
 
-@pytest.mark.parametrize("name", scenarios.ALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if s.quick else [pytest.mark.long]) for name, s in scenarios.ALL.items()])
 def test_nobody_gets_more_than_his_limit_and_all_are_served_again(pool, name, seed):
     s = scenarios.ALL[name]
     rng = random.Random(f"{name} {seed}")

@@ -34,16 +34,16 @@ ETCD = "10.80.3.1"
 JITTER_NS = 5 * MS		# a packet is stamped at most so long after it was judged
 SLACK_NS = 30 * MS		# a record is dated at most so long after what it tells of: a tick of a server, and a millisecond
 LOADS = (4, 1.2)	# of the limit, by user: who asks for far more has spent all of it when something happens, the other one holds leases
-WINDOW_S = 5
-WARM_S = 2
+WINDOW_S = 4
+WARM_S = 1.5
 RECOVERED_S = 25		# the last lease of who is gone ends after 11 s, and a dial that hangs is given up after 5
 
 # What is killed comes back with the same budget, so budgets are large against what is minted meanwhile: a second one would show.
 RULES = {
-    "blocks": "class: lease, algorithm: sliding_window, limit: 400/5s, fallback: deny, lease: {kind: block, cold_start: 0}",
-    "parts": "class: lease, algorithm: sliding_window, limit: 400/5s, fallback: deny, lease: {kind: limit, cold_start: 0}",
-    "paid": "class: strict, algorithm: token_bucket, limit: 80/1s, burst: 400, lease: {kind: block}",
-    "fixed": "class: lease, algorithm: fixed_window, limit: 400/5s, fallback: deny, lease: {kind: block, cold_start: 0}",
+    "blocks": "class: lease, algorithm: sliding_window, limit: 320/4s, fallback: deny, lease: {kind: block, cold_start: 0}",
+    "parts": "class: lease, algorithm: sliding_window, limit: 320/4s, fallback: deny, lease: {kind: limit, cold_start: 0}",
+    "paid": "class: strict, algorithm: token_bucket, limit: 80/1s, burst: 320, lease: {kind: block}",
+    "fixed": "class: lease, algorithm: fixed_window, limit: 320/4s, fallback: deny, lease: {kind: block, cold_start: 0}",
 }
 
 
