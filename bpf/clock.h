@@ -14,14 +14,13 @@
 const volatile bool lg_test_clock = false;
 
 /*
- * The coarse clock moves once per tick, so it is asked once per tick and CPU: jiffies, which move with it, are a mere load. Between
- * the two moves lie microseconds; who looks just then works with a clock that lags one tick more. The kernel has it without the time
- * asleep, which is the difference of the two fine clocks. Boot time is read first: a CPU that is held up in between finds less, and
- * a clock that is late mints nothing.
+ * The coarse clock is asked once per tick and CPU: jiffies, which move with the tick, are a mere load. It is the time of the first question
+ * in a tick, so it is late by up to a tick, and a clock that is late mints nothing. A program that checks requests can be interrupted by a
+ * packet on its CPU: the time is written before the tick that it is of, so what another finds is of that tick or of one before.
  */
 static __always_inline __u64 lg_clock_coarse(void)
 {
-	__u64 jiffies = bpf_jiffies64(), asleep_ns;
+	__u64 jiffies = bpf_jiffies64();
 	struct lg_memo *memo;
 	__u32 zero = 0;
 
@@ -29,14 +28,9 @@ static __always_inline __u64 lg_clock_coarse(void)
 	if (!memo)
 		return bpf_ktime_get_boot_ns();
 	if (memo->jiffies == jiffies)
-		return memo->now_ns;
-	/* Kept in the memo on the way, as stack is short: packets of one CPU never interrupt each other. */
-	lg_write(memo->jiffies, jiffies);
+		return lg_read(memo->now_ns);
 	lg_write(memo->now_ns, bpf_ktime_get_boot_ns());
-	asleep_ns = lg_read(memo->now_ns) - bpf_ktime_get_ns();
-	if ((__s64)(asleep_ns - memo->asleep_ns) > 0)
-		lg_write(memo->asleep_ns, asleep_ns);
-	lg_write(memo->now_ns, bpf_ktime_get_coarse_ns() + lg_read(memo->asleep_ns));
+	lg_write(memo->jiffies, jiffies);
 	return lg_read(memo->now_ns);
 }
 

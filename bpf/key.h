@@ -201,7 +201,7 @@ static __always_inline __u32 lg_overflow_slot(const struct lg_rule *rule, const 
 	__u64 h = lg_mix(seed), first[2] = { a[0], a[1] };
 
 	if (!rule->key_form && !(rule->product_form & (LG_KEY_SOURCE | LG_KEY_DESTINATION)))
-		return lg_mix(lg_mix(lg_mix(h ^ a[0]) ^ b[0]) ^ b[1]) & (LG_OVERFLOW_BUCKETS - 1);
+		return lg_mix(lg_mix(lg_mix(lg_mix(h ^ a[0]) ^ a[1]) ^ b[0]) ^ b[1]) & (LG_OVERFLOW_BUCKETS - 1);
 	if (!rule->key_form && is_destination)
 		lg_addr_key(&pkt->destination, pkt->destination_is4, rule->destination_mask4, rule->destination_mask6, first);
 	else if (!rule->key_form)

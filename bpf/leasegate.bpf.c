@@ -4,6 +4,7 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "check.h"
 #include "conn_ops.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -76,4 +77,10 @@ SEC("syscall")
 int lg_track(struct lg_ops_args *args)
 {
 	return lg_conn_ops_run(args);
+}
+
+SEC("syscall")
+int lg_check(struct lg_check_args *args)
+{
+	return lg_checks_run(args);
 }

@@ -185,7 +185,7 @@ static __always_inline void lg_ban_count(const struct lg_rule *rule, int done)
 	}
 	counts = bpf_map_lookup_elem(&rule_counts, &id);
 	if (counts)
-		counts->bans.packets++;
+		__sync_fetch_and_add(&counts->bans.packets, 1);
 }
 
 /* Bans the key at hand. Whoever moves the end of a ban that is over writes the rest. */

@@ -203,6 +203,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* written and read without a system call for each */
+	__uint(max_entries, (LG_CHECK_USERS * LG_CHECKS_MAX));
+	__type(key, __u32);
+	__type(value, struct lg_check);
+} checks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct lg_shared);

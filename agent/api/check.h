@@ -117,8 +117,8 @@ struct lg_answer {
 	uint64_t reservation;		/* RESERVE that was allowed: never 0, hard to guess */
 	uint64_t settle_within_ns;	/* and until when */
 	uint64_t debt;			/* SETTLE: units that were not there, which the next requests of the key pay first */
-	int decider;			/* index of the take that decided: of a refusal the one with the longest retry_after_ns among
-					 * the loudest, else the one with the least part remaining; -1: there is none */
+	int decider;			/* index of the take that decided: of a refusal the loudest, of several the one with the longest
+					 * retry_after_ns; else the one with the least part remaining; -1: there is none */
 	uint32_t n_takes;		/* at most LG_MATCHES_MAX */
 	struct lg_check_take takes[LG_MATCHES_MAX]; /* in the order of the rules: most specific first */
 	const char *why;		/* INVALID, UNKNOWN: what is wrong, static text; else NULL */

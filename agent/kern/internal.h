@@ -34,6 +34,7 @@ enum lg_map {
 	LG_MAP_RULE_COUNTS,
 	LG_MAP_EVENTS,
 	LG_MAP_OPS,
+	LG_MAP_CHECKS,
 	LG_MAP_SHARED,
 	LG_MAP_DENIALS,
 	LG_MAP_CONNS,
@@ -53,6 +54,7 @@ enum lg_prog {
 	LG_PROG_GRANT,
 	LG_PROG_COLLECT,
 	LG_PROG_TRACK,
+	LG_PROG_CHECK,
 	LG_PROG_XDP_SHARED, /* the entry of XDP in libxdp's dispatcher */
 	_LG_PROG_N
 };

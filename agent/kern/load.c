@@ -282,7 +282,7 @@ static int skel_open(struct loading *l)
 /* The others are loaded when they are first needed (program.c): a start waits for the kernel to verify each, some 0.3 s. */
 static bool is_loaded_at_once(const struct lg_kern_options *o, enum lg_prog prog)
 {
-	return prog != LG_PROG_XDP_SHARED && !(prog < (enum lg_prog)_LG_HOOK_N && o->unused_hooks & 1u << prog);
+	return prog != LG_PROG_XDP_SHARED && prog != LG_PROG_CHECK && !(prog < (enum lg_prog)_LG_HOOK_N && o->unused_hooks & 1u << prog);
 }
 
 static int skel_load(struct loading *l)

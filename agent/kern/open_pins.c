@@ -55,6 +55,7 @@ static const struct {
 	[LG_MAP_RULE_COUNTS] = { 4, sizeof(struct lg_rule_counts) },
 	[LG_MAP_EVENTS] = { 0, 0 },
 	[LG_MAP_OPS] = { 4, sizeof(struct lg_op) },
+	[LG_MAP_CHECKS] = { 4, sizeof(struct lg_check) },
 	[LG_MAP_SHARED] = { 4, sizeof(struct lg_shared) },
 	[LG_MAP_DENIALS] = { 4, sizeof(struct lg_denials) },
 	[LG_MAP_CONNS] = { sizeof(struct lg_conn_key), sizeof(struct lg_conn) },

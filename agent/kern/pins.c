@@ -38,6 +38,7 @@ static const char *const map_names[_LG_MAP_N] = {
 	[LG_MAP_RULE_COUNTS] = "rule_counts",
 	[LG_MAP_EVENTS] = "events",
 	[LG_MAP_OPS] = "ops",
+	[LG_MAP_CHECKS] = "checks",
 	[LG_MAP_SHARED] = "shared",
 	[LG_MAP_DENIALS] = "denials",
 	[LG_MAP_CONNS] = "conns",

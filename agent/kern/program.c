@@ -16,6 +16,7 @@ static const char *const names[_LG_PROG_N] = {
 	[LG_PROG_GRANT] = "lg_grant",
 	[LG_PROG_COLLECT] = "lg_collect",
 	[LG_PROG_TRACK] = "lg_track",
+	[LG_PROG_CHECK] = "lg_check",
 	[LG_PROG_XDP_SHARED] = "lg_xdp_shared",
 };
 

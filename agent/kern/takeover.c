@@ -18,7 +18,7 @@
 /* In step with each other by the number of an entry, so all are made anew or none. */
 static const char *const rule_maps[] = { "control", "rules", "classifiers", "interfaces" };
 /* Neither a level nor a count: written anew by whoever uses them, or for nobody's decision. */
-static const char *const plain_maps[] = { "rule_names", "events", "ops", "memos", "test_clock" };
+static const char *const plain_maps[] = { "rule_names", "events", "ops", "checks", "memos", "test_clock" };
 
 static bool is_one_of(const struct lg_found *f, const char *const *names, size_t n)
 {

@@ -105,6 +105,7 @@ void lg_action_text(enum lg_action action, uint32_t value, char *buf, size_t len
 	case LG_ACTION_RESET: snprintf(buf, len, "reset"); return;
 	case LG_ACTION_PROHIBITED: snprintf(buf, len, "prohibited"); return;
 	case LG_ACTION_PACE: snprintf(buf, len, "pace"); return;
+	case LG_ACTION_SOFT: snprintf(buf, len, "soft"); return;
 	case LG_ACTION_DROP:
 	case _LG_ACTION_N: break;
 	}
@@ -124,6 +125,7 @@ bool lg_action_marks(const struct lg_rule_def *rule)
 	case LG_ACTION_RESET:
 	case LG_ACTION_PROHIBITED:
 	case LG_ACTION_PACE:
+	case LG_ACTION_SOFT:
 	case _LG_ACTION_N: break;
 	}
 	return false;
@@ -181,16 +183,22 @@ static int action_check(struct lg_reader *r, enum lg_rules_field id)
 		if (!is_ip(match))
 			return lg_reader_complain(r, id, "answers IP, and the rule matches frames that are no IP");
 		break;
-	case LG_ACTION_PACE: return pace_check(r, id);
+	case LG_ACTION_PACE:
+		if (match->requests)
+			return lg_reader_complain(r, id, "is for packets, and requests cannot wait: leave match.domain out");
+		return pace_check(r, id);
 	case LG_ACTION_DROP:
 	case LG_ACTION_MARK:
 	case LG_ACTION_PRIORITY:
+	case LG_ACTION_SOFT:
 	case _LG_ACTION_N: return 0;
 	}
 	if (match->directions == EGRESS)
 		return lg_reader_complain(r, id, "answers what comes in: what goes out was sent here, and there is nobody to answer");
 	return 0;
 }
+
+#define WORD_DENY 4 /* the first of the field's words that is for requests */
 
 /* One key of the mapping says what to do. */
 static int mapping_read(struct lg_reader *r, enum lg_rules_field *ret_id)
@@ -221,13 +229,21 @@ static int mapping_read(struct lg_reader *r, enum lg_rules_field *ret_id)
 
 int lg_action_read(struct lg_reader *r)
 {
-	static const enum lg_action words[] = { LG_ACTION_DROP, LG_ACTION_RESET, LG_ACTION_PROHIBITED, LG_ACTION_PACE };
+	/* In the order of the field's words; "deny" is what "drop" is of packets. */
+	static const enum lg_action words[] = { LG_ACTION_DROP, LG_ACTION_RESET, LG_ACTION_PROHIBITED, LG_ACTION_PACE, LG_ACTION_DROP,
+						LG_ACTION_SOFT };
+	const bool is_mapping = lg_is_written(r, LG_RF_ACTION) && r->at[LG_RF_ACTION].node->kind == LG_NODE_MAP;
+	const bool is_for_requests = !is_mapping && r->at[LG_RF_ACTION].num >= WORD_DENY;
 	enum lg_rules_field id = LG_RF_ACTION;
 	int err = 0;
 
 	if (!lg_is_written(r, LG_RF_ACTION))
 		return 0;
-	if (r->at[LG_RF_ACTION].node->kind == LG_NODE_MAP)
+	if (is_for_requests && r->rule->unit != LG_UNIT_REQUESTS)
+		return lg_reader_complain(r, id, "is for `unit: requests`: what becomes of packets is drop, or another of them");
+	if (!is_for_requests && r->rule->unit == LG_UNIT_REQUESTS)
+		return lg_reader_complain(r, id, "is for packets: what becomes of requests is deny or soft");
+	if (is_mapping)
 		err = mapping_read(r, &id);
 	else
 		r->rule->action = words[r->at[LG_RF_ACTION].num];

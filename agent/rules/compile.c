@@ -127,6 +127,7 @@ static void key_fill(const struct lg_rule_def *def, struct lg_rule *rule)
 		rule->product_form = key->form;
 		rule->hash_seed[0] = def->is_secret ? def->secret_key[0] : lg_rule_identity(def);
 		rule->hash_seed[1] = def->is_secret ? def->secret_key[1] : 0;
+		rule->n_texts = key->n_texts;
 		narrow_fill(key->parts, &rule->narrow_mask);
 		if (key->parts & LG_KEY_SOURCE)
 			masks_fill(&key->source, rule->key_mask4, rule->key_mask6);
@@ -163,6 +164,7 @@ void lg_key_shape_of(const struct lg_rule *rule, struct lg_key_shape *ret)
 	if (rule) {
 		shape.form = rule->key_form ? rule->key_form : rule->product_form;
 		shape.parts = lg_key_parts(shape.form);
+		shape.n_texts = rule->n_texts;
 		shape.source = len_of(rule->key_mask4, rule->key_mask6);
 		shape.destination = rule->key_form ? shape.source : len_of(rule->destination_mask4, rule->destination_mask6);
 	}
@@ -178,6 +180,7 @@ static uint32_t flags_of(const struct lg_rule_def *def)
 	flags |= def->evaluate_all ? LG_RULE_EVALUATE_ALL : 0;
 	flags |= lg_match_names_exempt(&def->match) ? LG_RULE_EXEMPT : 0;
 	flags |= def->unit == LG_UNIT_BYTES ? LG_RULE_BYTES : 0;
+	flags |= def->unit == LG_UNIT_REQUESTS ? LG_RULE_REQUESTS : 0;
 	flags |= lg_rule_acts(def) ? LG_RULE_ACTS : 0;
 	return flags;
 }

@@ -113,6 +113,7 @@ static void action_add(struct lg_words *t, const struct lg_rule_def *rule)
 	case LG_ACTION_RESET: lg_words_add(t, "; who sends TCP above it is told by a RST"); return;
 	case LG_ACTION_PROHIBITED: lg_words_add(t, "; who sends what is above is told by ICMP"); return;
 	case LG_ACTION_PACE: lg_words_add(t, "; what is above waits for its tokens, up to 2s, if its interface has fq"); return;
+	case LG_ACTION_SOFT: lg_words_add(t, "; what is above passes, and its service is told to do less"); return;
 	case LG_ACTION_DROP:
 	case _LG_ACTION_N: return;
 	}

@@ -162,6 +162,10 @@ const char *lg_field_type_text(const struct lg_field *field)
 	case LG_FIELD_ICMP_TYPES: return "a type such as echo-request, 8 or 3/4 (with its code), or a list of them";
 	case LG_FIELD_PORTS: return "a port such as 53, a range such as 8000-8099, or a list of them";
 	case LG_FIELD_PREFIX: return "a prefix such as 192.0.2.0/24";
+	case LG_FIELD_VALUES: return "a list of values such as [alice, \"vip:*\"]";
+	case LG_FIELD_ENTRIES: return "a list of entries such as [user, {key: plan, value: gold}]";
+	case LG_FIELD_TEXTS: return "a list of entries such as [user, path]";
+	case LG_FIELD_TEXT: return "an entry such as ip";
 	case LG_FIELD_LIMIT: return "a limit such as 10000/1m";
 	case LG_FIELD_AMOUNT: return "an amount such as 500, or 64KiB for bytes";
 	}
@@ -176,7 +180,8 @@ static int kind_check(const struct lg_field *field, const struct lg_node *node, 
 		   type == LG_FIELD_MATCH;
 	bool either = type == LG_FIELD_WORDS || type == LG_FIELD_PORTS || type == LG_FIELD_TAGS || type == LG_FIELD_IFNAMES ||
 		      type == LG_FIELD_ICMP_TYPES;
-	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || type == LG_FIELD_LISTED || either;
+	bool list = type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || type == LG_FIELD_LISTED ||
+		    type == LG_FIELD_VALUES || type == LG_FIELD_ENTRIES || type == LG_FIELD_TEXTS || either;
 	bool scalar = type == LG_FIELD_LENGTH || type == LG_FIELD_CHOICE || either || !(map || list);
 
 	if (node->kind == LG_NODE_SCALAR && !*node->text)
@@ -419,6 +424,10 @@ static int scalar_read(const struct lg_field *field, const struct lg_node *node,
 	case LG_FIELD_PORTS:
 	case LG_FIELD_PREFIX:
 	case LG_FIELD_NODES:
+	case LG_FIELD_VALUES:
+	case LG_FIELD_ENTRIES:
+	case LG_FIELD_TEXTS:
+	case LG_FIELD_TEXT:
 	case LG_FIELD_LIMIT:
 	case LG_FIELD_AMOUNT: return 0;
 	}
@@ -546,7 +555,8 @@ static int value_collect(const struct lg_field *fields, size_t n, size_t i, enum
 		return words_read(field, node, &at[i].num, c);
 	if (field->type == LG_FIELD_MAP || field->type == LG_FIELD_LENGTH || field->type == LG_FIELD_CHOICE)
 		return map_collect(fields, n, field->path, role, node, at, c);
-	if ((type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES) &&
+	if ((type == LG_FIELD_LIST || type == LG_FIELD_PREFIXES || type == LG_FIELD_ADDRESSES || type == LG_FIELD_VALUES ||
+	     type == LG_FIELD_ENTRIES || type == LG_FIELD_TEXTS) &&
 	    (node->n < field->min || node->n > field->max))
 		return lg_field_complain(field, node, c, "has %zu items, but %" PRIu64 " to %" PRIu64 " are possible",
 					 node->n, field->min, field->max);

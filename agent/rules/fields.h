@@ -44,6 +44,10 @@ enum lg_field_type {
 	LG_FIELD_ICMP_TYPES,
 	LG_FIELD_PORTS,
 	LG_FIELD_PREFIX,
+	LG_FIELD_VALUES,	/* min to max texts, a list */
+	LG_FIELD_ENTRIES,	/* min to max of names and of {key, value or value_set} */
+	LG_FIELD_TEXTS,
+	LG_FIELD_TEXT,
 	LG_FIELD_LIMIT,
 	LG_FIELD_AMOUNT,
 };

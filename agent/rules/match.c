@@ -62,6 +62,8 @@ static int set_use(struct lg_reader *r, enum lg_rules_field id, struct lg_prefix
 
 		if (strcmp(set->name, name) != 0)
 			continue;
+		if (set->values)
+			return lg_reader_complain(r, id, "\"%s\" (line %u) is a set of values, not of prefixes", name, set->line);
 		ret->n = set->n;
 		ret->v = set->v;
 		snprintf(ret->set_name, sizeof(ret->set_name), "%s", name);
@@ -370,7 +372,9 @@ int lg_match_read(struct lg_reader *r)
 		err = interfaces_read(r);
 	if (err == 0)
 		err = family_check(r);
-	return err == 0 ? tags_check(r) : err;
+	if (err == 0)
+		err = tags_check(r);
+	return err == 0 ? lg_request_match_read(r) : err;
 }
 
 /* ---- key ---- */
@@ -446,12 +450,19 @@ static int key_part_check(struct lg_reader *r, enum lg_rules_field id, enum lg_k
 	return 0;
 }
 
+int lg_key_source_read(struct lg_reader *r)
+{
+	return key_end_read(r, LG_RF_KEY_SOURCE, LG_RF_KEY_SOURCE_4, LG_RF_KEY_SOURCE_6, &r->rule->key.source);
+}
+
 int lg_key_read(struct lg_reader *r)
 {
 	struct lg_key_shape *key = &r->rule->key;
 	int err;
 
-	err = key_end_read(r, LG_RF_KEY_SOURCE, LG_RF_KEY_SOURCE_4, LG_RF_KEY_SOURCE_6, &key->source);
+	if (r->at[LG_RF_UNIT].num == LG_UNIT_REQUESTS)
+		return lg_request_key_read(r);
+	err = lg_key_source_read(r);
 	if (err == 0)
 		err = key_end_read(r, LG_RF_KEY_DESTINATION, LG_RF_KEY_DESTINATION_4, LG_RF_KEY_DESTINATION_6, &key->destination);
 	for (size_t i = 0; err == 0 && i < N_ELEMS(key_parts); i++) {
@@ -465,5 +476,5 @@ int lg_key_read(struct lg_reader *r)
 	if (err == 0 && lg_is_written(r, LG_RF_KEY) && !key->parts)
 		return lg_reader_complain(r, LG_RF_KEY, "names no part: write one such as source, or leave key out for one bucket");
 	key->form = lg_key_form(key->parts);
-	return err;
+	return err == 0 ? lg_request_key_check(r) : err;
 }

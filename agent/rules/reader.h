@@ -10,6 +10,7 @@ struct lg_reader {
 	struct lg_rule_def *rule;
 	const struct lg_rules *rules; /* with the sets of the file */
 	struct lg_prefix *own;        /* room for what source and destination say */
+	struct lg_request_match **requests; /* and for what a rule says of requests; NULL: it is none */
 	struct lg_complaint *c;
 };
 
@@ -39,5 +40,12 @@ int lg_exemptions_read(const struct lg_node *list, struct lg_rules *rules, struc
 /* match, after scope and class; key, after match. */
 int lg_match_read(struct lg_reader *r);
 int lg_key_read(struct lg_reader *r);
+/* The lengths of key.source. */
+int lg_key_source_read(struct lg_reader *r);
+/* What the match says of requests, after the rest of it; and the key of a rule for requests alone. */
+int lg_request_match_read(struct lg_reader *r);
+int lg_request_key_read(struct lg_reader *r);
+/* A key that is not for requests, of a rule that takes them too. */
+int lg_request_key_check(struct lg_reader *r);
 /* action, after match, limit and table. */
 int lg_action_read(struct lg_reader *r);

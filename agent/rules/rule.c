@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/num.h"
+#include "rules/request.h"
 
 #define SHARES_PART 10u /* a tenth */
 
@@ -17,14 +18,19 @@ struct lg_rules *lg_rules_free(struct lg_rules *rules)
 {
 	if (!rules)
 		return NULL;
-	for (size_t i = 0; i < rules->n_sets; i++)
+	for (size_t i = 0; i < rules->n_sets; i++) {
 		free(rules->sets[i].v);
+		lg_values_free(rules->sets[i].values, rules->sets[i].n_values);
+	}
 	free(rules->sets);
 	free(rules->exemptions);
 	free(rules->listed);
 	for (size_t i = 0; i < rules->n_list_files; i++)
 		free(rules->list_files[i].text);
 	free(rules->list_files);
+	for (size_t i = 0; i < rules->n_requests; i++)
+		lg_request_match_free(rules->requests[i]);
+	free(rules->requests);
 	free(rules->own);
 	free(rules->v);
 	free(rules);
@@ -164,6 +170,11 @@ uint8_t lg_match_family(const struct lg_match *match)
 	return family;
 }
 
+bool lg_match_is_requests(const struct lg_match *match)
+{
+	return match->requests && !match->requests->has_packets;
+}
+
 bool lg_match_is_any(const struct lg_match *match)
 {
 	static const struct lg_match any;
@@ -238,6 +249,29 @@ static void ranges_add(uint64_t *h, const struct lg_ranges *ranges)
 		word_add(h, (uint64_t)ranges->v[i].lo << 16 | ranges->v[i].hi);
 }
 
+static void text_add(uint64_t *h, const char *text)
+{
+	word_add(h, strlen(text));
+	bytes_add(h, text, strlen(text));
+}
+
+/* A set counts by what it has, as one of prefixes does. */
+static void requests_add(uint64_t *h, const struct lg_request_match *m)
+{
+	text_add(h, m->domain);
+	word_add(h, (uint64_t)m->is_path << 8 | m->has_packets);
+	word_add(h, m->n);
+	for (size_t i = 0; i < m->n; i++) {
+		text_add(h, m->v[i].key);
+		word_add(h, m->v[i].n << 1 | m->v[i].is_one);
+		for (size_t j = 0; j < m->v[i].n; j++)
+			text_add(h, m->v[i].values[j]);
+	}
+	word_add(h, m->n_texts);
+	bytes_add(h, m->texts, m->n_texts);
+	word_add(h, (uint64_t)(m->address + 1));
+}
+
 static void match_add(uint64_t *h, const struct lg_match *match)
 {
 	word_add(h, match->has_protocol ? 1 + match->protocol : 0);
@@ -256,6 +290,8 @@ static void match_add(uint64_t *h, const struct lg_match *match)
 	word_add(h, match->n_interfaces);
 	for (size_t i = 0; i < match->n_interfaces; i++)
 		bytes_add(h, match->interfaces[i], sizeof(match->interfaces[i]));
+	if (match->requests)
+		requests_add(h, match->requests);
 }
 
 static void identity_add(uint64_t *h, const struct lg_rule_def *rule)
@@ -365,7 +401,7 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 uint32_t lg_key_parts(uint32_t form)
 {
 	if (form & LG_FORM_PRODUCT)
-		return form & (WIDE | NARROW);
+		return form & (WIDE | NARROW | LG_KEY_TEXTS);
 	return form == LG_FORM_SOURCE ? LG_KEY_SOURCE : form == LG_FORM_DESTINATION ? LG_KEY_DESTINATION : 0;
 }
 
@@ -470,6 +506,23 @@ static void narrow_add(struct text *t, uint32_t parts, const struct lg_key_narro
 		part_add(t, "interface", "%u", narrow->interface);
 }
 
+/* The texts of a key one behind the other, each after its length. */
+static void texts_add(struct text *t, const struct lg_key *key, unsigned int n)
+{
+	uint8_t all[sizeof(key->a) + sizeof(key->b)];
+	char quoted[LG_QUOTE_LEN], text[sizeof(all) + 1];
+	size_t at = key->form & LG_KEY_SOURCE ? sizeof(key->a) : 0;
+
+	memcpy(all, key->a, sizeof(key->a));
+	memcpy(all + sizeof(key->a), key->b, sizeof(key->b));
+	for (unsigned int i = 0; i < n && at < sizeof(all) && all[at] < sizeof(all) - at; i++) {
+		memcpy(text, &all[at + 1], all[at]);
+		text[all[at]] = '\0';
+		at += 1u + all[at];
+		part_add(t, "text", "%s", lg_text_quote(text, quoted));
+	}
+}
+
 static void product_format(const struct lg_key *key, const struct lg_key_shape *shape, const struct lg_wide_key *wide,
 			   const char *ifname, char *buf, size_t len)
 {
@@ -489,7 +542,9 @@ static void product_format(const struct lg_key *key, const struct lg_key_shape *
 		wide_add(&t, key->form, wide, shape);
 	else
 		part_add(&t, "hash", "%016" PRIx64 "%016" PRIx64, hash[0], hash[1]);
-	if (!(key->form & LG_FORM_SECRET))
+	if (key->form & LG_KEY_TEXTS && !(key->form & LG_FORM_HASHED))
+		texts_add(&t, key, shape->n_texts);
+	else if (!(key->form & (LG_FORM_SECRET | LG_KEY_TEXTS)))
 		narrow_add(&t, key->form, &narrow, ifname);
 }
 

@@ -48,6 +48,27 @@ struct lg_ranges {
 	struct lg_port_range v[LG_PORT_RANGES_MAX];
 };
 
+/* Which values of an entry a rule takes: those of the rule itself or of a named set; they belong to struct lg_rules. */
+struct lg_entry_match {
+	char key[LG_ENTRY_KEY_LEN];
+	size_t n;			/* 0: any value */
+	char *const *values;		/* sorted, each once; one with `*` is a pattern */
+	bool is_one;			/* the rule names one value, and no list or set of it */
+	char set_name[LG_NAME_LEN];	/* "": the rule says them itself */
+};
+
+/* Which requests a rule takes, and what of them makes its key. */
+struct lg_request_match {
+	char domain[LG_NAME_LEN];
+	bool is_path;			/* a descriptor has these entries, all of them in this order; else it has them among others */
+	bool has_packets;		/* packets match the rule, too: by what else its match says */
+	size_t n;
+	struct lg_entry_match v[LG_RULE_ENTRIES_MAX];	/* sorted by key, but for a path */
+	size_t n_texts;
+	uint8_t texts[LG_RULE_ENTRIES_MAX];	/* by place in v: whose values make the key, in its order */
+	int address;			/* by place in v: whose value is an address and keys as one; -1: none */
+};
+
 #define LG_INTERFACE_NAMES_MAX 8 /* interfaces of one match */
 
 /* What a packet must be; all parts must hold, and one that is empty always does. */
@@ -76,6 +97,7 @@ struct lg_match {
 	bool initiated;			/* but for what this host began */
 	size_t n_interfaces;
 	char interfaces[LG_INTERFACE_NAMES_MAX][16];
+	const struct lg_request_match *requests; /* NULL: packets alone. Belongs to struct lg_rules */
 };
 
 /* Prefix lengths by family. */
@@ -90,6 +112,7 @@ struct lg_key_shape {
 	uint32_t parts;		/* enum lg_key_part; 0: one bucket for the rule */
 	struct lg_key_len source;	/* defaults 32 and 64 */
 	struct lg_key_len destination;
+	uint8_t n_texts;	/* with LG_KEY_TEXTS */
 };
 
 struct lg_rule_def {
@@ -128,12 +151,14 @@ struct lg_rule_def {
 	} lease;
 };
 
-/* A named set of prefixes. */
+/* A named set, of prefixes or of values of entries. */
 struct lg_prefix_set {
 	char name[LG_NAME_LEN];
 	uint32_t line;
 	size_t n;
 	struct lg_prefix *v;
+	size_t n_values;
+	char **values;		/* sorted, each once */
 };
 
 /* What passes whatever rules and lists say. */
@@ -172,6 +197,8 @@ struct lg_rules {
 	struct lg_listed *listed;
 	size_t n_list_files;
 	struct lg_list_file *list_files;
+	size_t n_requests;
+	struct lg_request_match **requests;	/* by rule of the file, or NULL where it takes none */
 };
 struct lg_rules *lg_rules_free(struct lg_rules *rules);
 /* Those that are not for this node leave. */
@@ -225,6 +252,8 @@ void lg_limit_format(uint64_t limit_tok, uint64_t per_ns, enum lg_unit unit, cha
 /* The one family that a rule's prefixes leave: 4 or 6; 0: both. */
 uint8_t lg_match_family(const struct lg_match *match);
 
+/* Is it for requests alone? */
+bool lg_match_is_requests(const struct lg_match *match);
 /* Is nothing asked of the packet? */
 bool lg_match_is_any(const struct lg_match *match);
 

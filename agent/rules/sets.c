@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "rules/reader.h"
+#include "rules/request.h"
 
 /* By family and address, wider ones first: a prefix stands behind all that it lies in. */
 static int prefix_compare(const void *a, const void *b)
@@ -79,6 +80,11 @@ static int set_read(const struct lg_node *node, struct lg_rules *rules, struct l
 			return lg_field_complain(&lg_rules_fields[LG_RF_SET_NAME], at[LG_RF_SET_NAME].node, c,
 						 "\"%s\" is the name of the set on line %u too", set->name, rules->sets[i].line);
 	rules->n_sets++;
+	if (!at[LG_RF_SET_PREFIXES].node == !at[LG_RF_SET_VALUES].node)
+		return lg_node_complain(node, c, "set \"%s\": write prefixes, for packets, or values, for requests: one of them", set->name);
+	if (at[LG_RF_SET_VALUES].node)
+		return lg_values_read(&lg_rules_fields[LG_RF_SET_VALUES], at[LG_RF_SET_VALUES].node, LG_SET_VALUES_MAX, &set->values,
+				      &set->n_values, c);
 	return prefixes_read(at[LG_RF_SET_PREFIXES].node, set, c);
 }
 

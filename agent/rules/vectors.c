@@ -249,7 +249,7 @@ static bool has_ports(uint32_t protocol)
 
 static bool protocol_matches(const struct lg_match *match, uint32_t protocol, bool has_l4)
 {
-	if (match->has_protocol && match->protocol != protocol)
+	if (lg_match_is_requests(match) || (match->has_protocol && match->protocol != protocol))
 		return false;
 	if ((match->source_ports.n || match->destination_ports.n) && !(has_l4 && has_ports(protocol)))
 		return false;

@@ -137,10 +137,31 @@ static void place_add(struct lg_words *t, const struct lg_match *match)
 		lg_words_add(t, "%s%s%s", i ? "" : " on", before(i, match->n_interfaces, " or "), match->interfaces[i]);
 }
 
+/* "requests of shop with user, plan gold" */
+static void requests_add(struct lg_words *t, const struct lg_request_match *m)
+{
+	lg_words_add(t, "requests of %s", m->domain);
+	for (size_t i = 0; i < m->n; i++) {
+		const struct lg_entry_match *e = &m->v[i];
+
+		lg_words_add(t, "%s%s", i ? ", " : m->is_path ? " with exactly " : " with ", e->key);
+		if (e->set_name[0])
+			lg_words_add(t, " in %s", e->set_name);
+		else if (e->n)
+			lg_words_add(t, " %.48s%s", e->values[0], e->n > 1 ? " or others" : "");
+	}
+}
+
 void lg_match_text(const struct lg_match *match, char *buf, size_t len)
 {
 	struct lg_words t = { buf, len, 0 };
 
+	if (match->requests)
+		requests_add(&t, match->requests);
+	if (lg_match_is_requests(match))
+		return;
+	if (match->requests)
+		lg_words_add(&t, " and ");
 	if (!is_ip(match))
 		frames_add(&t, match);
 	else
@@ -193,6 +214,7 @@ static void product_add(struct lg_words *t, const struct lg_key_shape *key, uint
 		{ LG_KEY_INNER_VLAN, "inner VLAN" },
 		{ LG_KEY_INTERFACE, "interface" },
 		{ LG_KEY_CGROUP, "sending control group" },
+		{ LG_KEY_TEXTS, "value of its entries" },
 	};
 	size_t n = (size_t)__builtin_popcount(key->parts), seen = 0;
 

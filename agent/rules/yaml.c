@@ -298,10 +298,10 @@ static int nodes_read(struct lg_reader *r)
 	return lg_reader_complain(r, LG_RF_NODES, "%s", c.text);
 }
 
-static int rule_read(const struct lg_node *node, const struct lg_rules *rules, struct lg_rule_def *rule, struct lg_prefix *own,
-		     struct lg_complaint *c)
+static int rule_read(const struct lg_node *node, const struct lg_rules *rules, size_t place, struct lg_complaint *c)
 {
-	struct lg_reader r = { .rule = rule, .rules = rules, .own = own, .c = c };
+	struct lg_rule_def *rule = &rules->v[place];
+	struct lg_reader r = { .rule = rule, .rules = rules, .own = &rules->own[2 * place], .requests = &rules->requests[place], .c = c };
 	int err;
 
 	if (node->kind != LG_NODE_MAP)
@@ -374,8 +374,10 @@ static int tree_read(const struct lg_tree *tree, struct lg_packed *packed, struc
 	n_exempt = at[LG_RF_EXEMPT].node ? at[LG_RF_EXEMPT].node->n : 0;
 	rules->v = calloc(n_rules + 1, sizeof(*rules->v));
 	rules->own = calloc(n_rules + n_exempt + 1, 2 * sizeof(*rules->own));
-	if (!rules->v || !rules->own)
+	rules->requests = calloc(n_rules + 1, sizeof(*rules->requests));
+	if (!rules->v || !rules->own || !rules->requests)
 		return -ENOMEM;
+	rules->n_requests = n_rules;
 	r = lg_sets_read(at[LG_RF_SETS].node, rules, c);
 	if (r == 0)
 		r = lg_lists_read(at[LG_RF_LISTS_ALLOW].node, at[LG_RF_LISTS_DENY].node, packed, rules, c);
@@ -384,7 +386,7 @@ static int tree_read(const struct lg_tree *tree, struct lg_packed *packed, struc
 	if (r < 0)
 		return r;
 	for (const struct lg_node *node = at[LG_RF_RULES].node->child; node; node = node->next) {
-		r = rule_read(node, rules, &rules->v[rules->n], &rules->own[2 * rules->n], c);
+		r = rule_read(node, rules, rules->n, c);
 		rules->n++;
 		if (r == 0)
 			r = duplicate_check(rules, node, c);

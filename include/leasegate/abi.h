@@ -75,6 +75,7 @@ enum lg_key_part {
 	LG_KEY_INNER_VLAN = 1 << 6,
 	LG_KEY_INTERFACE = 1 << 7,
 	LG_KEY_CGROUP = 1 << 8,		/* of the sending socket, at TC egress; else 0 */
+	LG_KEY_TEXTS = 1 << 9,		/* values of a request's entries */
 };
 
 struct lg_key {
@@ -100,8 +101,12 @@ _Static_assert(sizeof(struct lg_short_key) == 24 && sizeof(struct lg_short_key) 
  * Where that leaves a wide part without a place, a is a keyed 128-bit hash of all wide parts (form LG_FORM_HASHED), and map
  * `wide_keys` has them in full, if there was room. A cgroup's id stands in the first 8 bytes, host order.
  *
+ * With LG_KEY_TEXTS, which has no part beside it but LG_KEY_SOURCE, a and b are texts one behind the other, each after a byte that is its
+ * length, then zeros; with LG_KEY_SOURCE that is b alone, and a the address. Where they do not fit a is a hash: SipHash-1-3 of 128 bits,
+ * little-endian, under the rule's hash_seed, of the address, if it has one, and of the texts, each after four bytes that are its length.
+ *
  * Of form LG_FORM_SECRET a is SipHash-2-4 of 128 bits, little-endian, of struct lg_wide_key and struct lg_key_narrow one behind the other,
- * under the rule's hash_seed, which follows from the fleet's secret.
+ * under the rule's hash_seed, which follows from the fleet's secret; with LG_KEY_TEXTS of what is said above.
  */
 struct lg_key_narrow {
 	__u16 source_port;	/* host order; like all members 0 where the packet has none or the key leaves it out */
@@ -405,6 +410,7 @@ enum lg_rule_flags {
 	LG_RULE_PASS = 1 << 9,		/* no rule but an exemption: what it matches passes; of the rest only flags and `special` count */
 	LG_RULE_BOUNDED = 1 << 10,	/* of an exemption: within LG_EXEMPT_PER_S */
 	LG_RULE_ACTS = 1 << 11,		/* `action` is another than LG_ACTION_DROP, and the rule is no shadow */
+	LG_RULE_REQUESTS = 1 << 12,	/* for requests alone: no packet matches it */
 };
 
 /* What becomes of a packet that a rule has no tokens for. Where a hook cannot do it the packet is dropped. */
@@ -417,6 +423,7 @@ enum lg_action {
 	LG_ACTION_RESET = 5,		/* TCP: dropped, and its sender is told by a RST (XDP, TC ingress) */
 	LG_ACTION_PROHIBITED = 6,	/* dropped, and its sender is told by ICMP (XDP, TC ingress) */
 	LG_ACTION_PACE = 7,		/* leaves when its tokens are there (TC egress, by fq); beyond LG_PACE_HORIZON_NS dropped */
+	LG_ACTION_SOFT = 8,		/* a request passes, and its service is told to do less */
 	_LG_ACTION_N
 };
 
@@ -478,7 +485,7 @@ struct lg_rule {
 	__u8 table;		/* enum lg_rule_table */
 	__u8 special;		/* enum lg_rule_special */
 	__u8 connection;	/* enum lg_rule_connection */
-	__u8 _pad;
+	__u8 n_texts;		/* with LG_KEY_TEXTS: how many there are */
 	__u32 cost;		/* tokens for each packet or byte; at least 1 */
 	__u32 product_form;	/* form of a product's keys, with key_form 0 */
 	__u32 first_line;	/* table lines: where the rule's region begins, and how many lines it has, a power of two */
@@ -664,6 +671,60 @@ struct lg_ops_args {
 	__u32 done;		/* answered */
 };
 
+/* ---- map `checks` (ARRAY of LG_CHECK_USERS * LG_CHECKS_MAX): requests to the program `check`, as `ops`; mapped by who asks ----
+ * A request is charged to the buckets that packets are charged to, by the same code: all charges are tested, then all are taken, or none. */
+enum lg_check_way {
+	LG_CHECK_WAY_TAKE = 0,
+	LG_CHECK_WAY_PEEK = 1,		/* what a take would answer; nothing is taken, made, counted or announced */
+	LG_CHECK_WAY_REFUND = 2,	/* gives back, no bucket ends above its cap */
+};
+
+/* What a bucket said, in charge.state; all of it as of check.now_ns. */
+enum lg_charge_kind {
+	LG_CHARGE_NONE = 0,		/* nothing: there is no such rule or bucket, or it was not asked */
+	LG_CHARGE_RATE = 1,		/* 0: what it owes, in its rule's virtual time; full at 0 */
+	LG_CHARGE_BLOCK = 2,		/* 0: tokens left, 1: ns until the lease ends; 2: what the fallback share owes, ~0: it is not in use */
+	LG_CHARGE_WINDOW = 3,		/* 0: tokens in this window, 1: and in the one before; 2: ns since this one began */
+	LG_CHARGE_LOG = 4,		/* 0: tokens in the trailing window; ns until 1: the oldest leaves it, 2: there is room for the cost */
+	LG_CHARGE_BAN = 5,		/* 0: ns until the key's ban ends */
+};
+
+struct lg_charge {
+	struct lg_key key;
+	__u32 rule_index;	/* in the set, as far as the caller knows it */
+	__u32 units;		/* as packets or bytes: times the rule's `cost` it is tokens */
+	__u8 source[16];	/* the address that the key has or that a hash is of; else 0 */
+	__u8 generation;	/* answer; REFUND: as it was answered to the take */
+	__u8 reason;		/* answer: enum lg_reason, what the bucket said; REFUND: as it was answered to the take */
+	__u8 meant;		/* answer: enum lg_reason, what the rule makes of it: shadow, soft; PASS_NO_RULE: the rule is gone */
+	__u8 kind;		/* answer: enum lg_charge_kind */
+	__u8 done;		/* answer: 1 if it was taken, or given back */
+	__u8 _pad[3];
+	__u64 state[3];
+};
+_Static_assert(sizeof(struct lg_charge) == 96, "lg_charge: bump LG_ABI_VERSION");
+
+#define LG_CHECK_ROOM_WORDS 22
+struct lg_check {
+	__u8 way;		/* enum lg_check_way */
+	__u8 n;			/* charges, 0 .. LG_MATCHES_MAX, in the order of the set */
+	__u8 verdict;		/* answer: enum lg_reason: the first refusal, or the loudest reason to let pass */
+	__u8 decider;		/* answer: of which charge */
+	__u8 _pad[4];
+	__u64 now_ns;		/* answer: CLOCK_BOOTTIME */
+	__u64 room[LG_CHECK_ROOM_WORDS]; /* the program's own, for which its stack is too small */
+	struct lg_charge charge[LG_MATCHES_MAX];
+};
+_Static_assert(sizeof(struct lg_check) == 16 + LG_CHECK_ROOM_WORDS * 8 + LG_MATCHES_MAX * sizeof(struct lg_charge),
+	       "lg_check: bump LG_ABI_VERSION");
+
+struct lg_check_args {
+	__u32 first;		/* entry of `checks`: the caller's part begins at a multiple of LG_CHECKS_MAX */
+	__u32 n;		/* 1 .. LG_CHECKS_MAX */
+	__u32 done;		/* answered */
+	__u32 _pad;
+};
+
 /* What is exempt, in kinds that must not crowd each other out. */
 enum lg_exempt_kind {
 	LG_EXEMPT_ARP = 0,
@@ -697,8 +758,7 @@ struct lg_shared {
 /* ---- map `memos` (PERCPU_ARRAY, one entry): what packets on this CPU found, for the next one alone ---- */
 struct lg_memo {
 	__u64 jiffies;		/* when now_ns was asked for */
-	__u64 now_ns;		/* CLOCK_BOOTTIME, as coarse as CLOCK_MONOTONIC_COARSE */
-	__u64 asleep_ns;	/* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
+	__u64 now_ns;		/* CLOCK_BOOTTIME, then */
 	__u32 rule;		/* index in the set of the rule that the last packet matched, a guess for the next */
 	__u32 _pad;
 };

@@ -8,6 +8,11 @@
 #define LG_SETS_MAX 256			/* named sets of prefixes of one file */
 #define LG_SET_PREFIXES_MAX 16384	/* prefixes of one set */
 #define LG_PORT_RANGES_MAX 8		/* ranges in one list of ports of one rule */
+#define LG_RULE_ENTRIES_MAX 8		/* entries of a request's descriptor that one rule asks for */
+#define LG_RULE_VALUES_MAX 1024		/* values that one rule takes for an entry */
+#define LG_SET_VALUES_MAX 16384		/* values of one set */
+#define LG_ENTRY_KEY_LEN 64		/* key of a request's entry with its final NUL */
+#define LG_VALUE_PATTERN_LEN 256	/* value or pattern that a rule has of an entry, with its final NUL */
 #define LG_VECTORS_MAX 16384		/* different vectors of rules in one classifier, power of two */
 #define LG_TREE_WORDS 524288		/* of the prefix trees of one classifier: 2 MiB, power of two */
 #define LG_TREE_LEVELS 32		/* nodes between a tree's root and a leaf; agent/rules/prefix_tree.c says why it is enough */
@@ -20,6 +25,8 @@
 #define LG_IP6_EXT_MAX 8		/* extension headers the parser walks */
 #define LG_TAKE_TRIES 4			/* compare-and-swap attempts of one take (measured: 4 fail in < 0.015 % under two CPUs) */
 #define LG_OPS_MAX 256			/* operations of one grant or collect call */
+#define LG_CHECKS_MAX 64			/* requests of one call of the program that checks them */
+#define LG_CHECK_USERS 8		/* who may call it at one time, each in a part of its map */
 #define LG_KEYS_DEFAULT 65536		/* entries of map buckets unless configured */
 #define LG_KEYS_LIMIT 16777216		/* most entries that may be configured */
 #define LG_LINE_KEYS_DEFAULT 1048576	/* slots of map lines unless configured: 8 MiB, and 48 MiB for their keys */

@@ -38,7 +38,7 @@ static uint32_t pinned_map_id(const char *name)
 static void a_first_start_makes_and_pins_every_map(void **state)
 {
 	static const char *const maps[] = { "control", "bypass", "buckets", "overflow", "rules", "rule_names",
-					    "verdicts", "later_fragments", "rule_counts", "events", "ops", "shared", "test_clock" };
+					    "verdicts", "later_fragments", "rule_counts", "events", "ops", "checks", "shared", "test_clock" };
 	struct lg_kern_options o = options("t");
 	struct lg_control control;
 	uint32_t max, used;

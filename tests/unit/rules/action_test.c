@@ -75,7 +75,7 @@ static void what_cannot_be_done_is_refused_with_the_reason(void **state)
 	static const struct {
 		const char *written, *why;
 	} rows[] = {
-		{ "action: reject", "action: \"reject\" is none of drop, reset, prohibited, pace" },
+		{ "action: reject", "action: \"reject\" is none of drop, reset, prohibited, pace, deny, soft" },
 		{ "action: {}", "action: a packet has one action, and 0 are written" },
 		{ "action: {mark: 1, dscp: ef}", "action: a packet has one action, and 2 are written" },
 		{ "action: {mark: 4294967296}", "action.mark: \"4294967296\" is not a number such as 7 or 0x10, below 2^32" },

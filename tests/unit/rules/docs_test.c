@@ -48,12 +48,16 @@ static void doc_range(const struct lg_field *field, char *buf, size_t len)
 	case LG_FIELD_LIST:
 	case LG_FIELD_PREFIXES:
 	case LG_FIELD_ADDRESSES:
+	case LG_FIELD_VALUES:
+	case LG_FIELD_ENTRIES:
+	case LG_FIELD_TEXTS:
 	case LG_FIELD_NAMES: snprintf(buf, len, ", %" PRIu64 " to %" PRIu64 " items", field->min, field->max); return;
 	case LG_FIELD_NAME: snprintf(buf, len, ", 1 to %" PRIu64 " of `A-Z a-z 0-9 . _ -`", field->max); return;
 	case LG_FIELD_INSTANCE: snprintf(buf, len, ", 1 to %" PRIu64 " of `a-z 0-9 _ -`", field->max); return;
 	case LG_FIELD_IFNAME:
 	case LG_FIELD_IFNAMES:
 	case LG_FIELD_IFPATTERN:
+	case LG_FIELD_TEXT:
 	case LG_FIELD_PATH: snprintf(buf, len, ", at most %" PRIu64 " bytes", field->max); return;
 	case LG_FIELD_UINT:
 	case LG_FIELD_LENGTH:

@@ -179,7 +179,7 @@ static void sets_that_cannot_be_meant_are_refused(void **state)
 		const char *text, *complaint;
 		uint32_t line;
 	} rows[] = {
-		{ "rules: []\nsets:\n  - {name: a}\n", "prefixes is missing: write a list of prefixes", 3 },
+		{ "rules: []\nsets:\n  - {name: a}\n", "set \"a\": write prefixes, for packets, or values, for requests: one of them", 3 },
 		{ "rules: []\nsets:\n  - {name: a, prefixes: []}\n", "prefixes: has 0 items, but 1 to 16384 are possible", 3 },
 		{ "rules: []\nsets:\n  - {name: a, prefixes: [10.0.0.1/8]}\n",
 		  "prefixes: \"10.0.0.1/8\" has bits set below its length: write 10.0.0.0/8, or 10.0.0.1/32 for the one address", 3 },

@@ -85,6 +85,18 @@ static const char full[] = "rules:\n"
 			   "    keys: 5000\n"
 			   "    action: {priority: 6}\n"
 			   "    ban: {after: 7, within: 20s, for: 2m, max: 3h}\n"
+			   "  - name: by-plan\n"
+			   "    unit: requests\n"
+			   "    match:\n"
+			   "      domain: shop\n"
+			   "      entries: [{key: plan, value: [gold, silver]}, {key: user, value_set: staff}, ip]\n"
+			   "    key: {descriptors: [user, plan], address: ip}\n"
+			   "    limit: 5/1m\n"
+			   "    action: soft\n"
+			   "  - name: by-path\n"
+			   "    unit: requests\n"
+			   "    match: {descriptors: [path, user]}\n"
+			   "    limit: 5/1m\n"
 			   "lists:\n"
 			   "  allow: [192.0.2.1]\n"
 			   "  deny: [192.0.2.2]\n"
@@ -93,7 +105,9 @@ static const char full[] = "rules:\n"
 			   "    match: {protocol: udp}\n"
 			   "sets:\n"
 			   "  - name: office\n"
-			   "    prefixes: [192.0.2.0/24]\n";
+			   "    prefixes: [192.0.2.0/24]\n"
+			   "  - name: staff\n"
+			   "    values: [alice, bob]\n";
 
 static struct lg_rules *parse(const char *text)
 {
@@ -142,7 +156,7 @@ static void every_key_arrives_in_the_model(void **state)
 	static const uint8_t destination[16] = { [10] = 0xff, [11] = 0xff, 192, 0, 2 };
 
 	(void)state;
-	assert_int_equal(rules->n, 6);
+	assert_int_equal(rules->n, 8);
 	assert_string_equal(rule->name, "per-user");
 	assert_int_equal(rule->line, 2);
 	assert_int_equal(rule->scope, LG_SCOPE_GLOBAL);
@@ -513,7 +527,8 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		  "4:13: unknown key \"destination-port\": did you mean \"destination_port\"?" },
 		{ RULE "    match: {port: 5}\n",
 		  "4:13: unknown key \"port\": known here are protocol, source, destination, source_set, destination_set, source_port, "
-		  "destination_port, tcp_flags, icmp_type, fragment, ethertype, vlan, inner_vlan, direction, interface" },
+		  "destination_port, tcp_flags, icmp_type, fragment, ethertype, vlan, inner_vlan, direction, interface, "
+		  "domain, entries, descriptors" },
 		{ RULE "    key: {source: {ipv5: 5}}\n", "4:20: unknown key \"ipv5\": did you mean \"ipv4\"?" },
 		/* wrong shapes */
 		{ "rules:\n  - name: [a]\n", "2:11: name: expected a name, not a list" },
@@ -542,9 +557,7 @@ static void rules_that_cannot_be_meant_are_refused_at_their_place(void **state)
 		  "2:11: name: \"a123456789b123456789c123456789d123456789e1234567...\" is longer than 63 characters" },
 		/* words */
 		{ RULE "    scope: local\n", "4:12: scope: \"local\" is none of host, global" },
-		{ RULE "    unit: bits\n", "4:11: unit: \"bits\" is none of packets, bytes, connections, concurrent, half_open" },
-		{ RULE "    unit: requests\n",
-		  "4:11: unit: \"requests\"" NOT_YET ", only packets, bytes, connections, concurrent, half_open" },
+		{ RULE "    unit: bits\n", "4:11: unit: \"bits\" is none of packets, bytes, connections, concurrent, half_open, requests" },
 		{ RULE "    unit: concurrent\n", "3:12: limit: is how many there may be at one time: write a number without a duration" },
 		{ COUNT "concurrent, limit: 10, burst: 5}\n",
 		  "2:55: burst: has no meaning for concurrent, which counts what there is at one time" },
