@@ -66,6 +66,24 @@ static void a_window_is_served_though_a_region_never_tells(void **state)
 	}
 }
 
+/*
+ * Parts of a limit are not marked: a home that is new lends nothing beyond them before all have told, or their leases are over. Whoever is
+ * there goes on by his own part meanwhile, so little is missing.
+ */
+static void parts_of_a_strict_limit_go_on_though_a_region_never_tells(void **state)
+{
+	static const enum lg_algorithm algorithms[] = { BUCKET, WINDOW };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct scene scene = { algorithms[i], .kind = PARTS, .limit_tok = 1000, .per_s = 1, .burst_tok = 100, .warm_s = 10, .end_s = 50,
+				       .event_s = 30, .shape = SCENE_EVEN, .load = 0.6, .strict = true, .fault = SIM_HOME_RESTART,
+				       .fault_for_s = 3, .lost = true, .back_share = 0.6, .n_seeds = 3 };
+
+		assert_true(measured("a region lost, parts", &scene).back_s <= 2);
+	}
+}
+
 static void what_is_made_durable_does_not_grow_with_the_rate(void **state)
 {
 	static const enum lg_algorithm algorithms[] = { BUCKET, WINDOW };
@@ -103,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_life_withholds_no_more_than_explain_says_and_not_much_less),
 		cmocka_unit_test(a_window_is_served_though_a_region_never_tells),
+		cmocka_unit_test(parts_of_a_strict_limit_go_on_though_a_region_never_tells),
 		cmocka_unit_test(what_is_made_durable_does_not_grow_with_the_rate),
 		cmocka_unit_test(a_full_store_costs_service_and_nothing_else_and_is_over_by_itself),
 	};
