@@ -145,7 +145,7 @@ static int lessor_fill(struct lessor *l, uint32_t n_keys)
 /* Ends with its parent. */
 static int lessor_main(const struct grpc *g, int port_fd)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
 	struct lessor l = { .rule = g->rule };
 	struct lg_lease_server *server;
 	struct lg_complaint c;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -127,6 +128,8 @@ struct lg_lease_server_handlers {
 	void (*synced_slots)(void *arg, struct lg_lease_peer *peer, const struct lg_slot_part *part, uint64_t forgot_age_ms);
 	void (*lives)(void *arg, struct lg_lease_peer *peer, const struct lg_slot_part *part);
 	void (*rules)(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state);	/* NULL: nobody is sent any */
+	/* A question of an operator (api/remote.h), once lg_lease_server_operators() says whose may ask. */
+	json_t *(*question)(void *arg, const char *asker, const json_t *request);
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
 			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c);
@@ -136,6 +139,8 @@ LG_CLEANUP(struct lg_lease_server, lg_lease_server_free)
 int lg_lease_server_port(const struct lg_lease_server *server);
 /* From now on holders must speak TLS, and lg_lease_peer_identity() says who they are. `tls` must live as long as the server. */
 void lg_lease_server_secure(struct lg_lease_server *server, struct lg_tls *tls);
+/* From now on operators of that region may ask, by their certificates. */
+void lg_lease_server_operators(struct lg_lease_server *server, const char *region);
 /* Streams that the server ended, by cause. */
 struct lg_lease_server_counts {
 	uint64_t refused;	/* hello was refused */

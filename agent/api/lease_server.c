@@ -13,6 +13,7 @@
 
 #include "api/batch.h"
 #include "api/codec.h"
+#include "api/remote.h"
 #include "base/clock.h"
 #include "loop/loop.h"
 #include "net/address.h"
@@ -33,6 +34,7 @@ struct lg_lease_peer {
 	bool greeted;			/* the role knows it */
 	bool is_waiting;		/* its hello is to be answered later */
 	bool is_region;
+	char asker[LG_NAME_LEN];	/* who asks one question; "": it is a holder's stream */
 	bool busy;			/* a handler runs for it */
 	bool failed;			/* to be ended from the loop, for `why` */
 	unsigned int age_s;
@@ -44,6 +46,7 @@ struct lg_lease_server {
 	struct lg_grpc_server *grpc;
 	struct lg_lease_server_handlers handlers;
 	void *arg;
+	char operators_of[LG_NAME_LEN];	/* region whose operators may ask; "": nobody may */
 	LIST_HEAD(, lg_lease_peer) peers;
 	unsigned int n_peers;
 	struct lg_source *ticker;
@@ -111,10 +114,16 @@ static void drain_later(struct lg_lease_server *server)
 static int on_open(void *arg, struct lg_grpc_stream *stream, const char *path)
 {
 	struct lg_lease_server *server = arg;
+	bool is_question = server->operators_of[0] && strcmp(path, LG_REMOTE_PATH) == 0;
+	char asker[LG_NAME_LEN] = "";
 	struct lg_lease_peer *peer;
 
-	if (strcmp(path, PATH) != 0)
+	if (strcmp(path, PATH) != 0 && !is_question)
 		return LG_GRPC_UNIMPLEMENTED;
+	if (is_question && !lg_remote_operator(stream, server->operators_of, asker)) {
+		server->counts.refused++;
+		return LG_GRPC_PERMISSION_DENIED;
+	}
 	if (server->n_peers >= LG_GRPC_SESSIONS_MAX)
 		return LG_GRPC_RESOURCE_EXHAUSTED;
 	peer = calloc(1, sizeof(*peer));
@@ -122,6 +131,7 @@ static int on_open(void *arg, struct lg_grpc_stream *stream, const char *path)
 		return LG_GRPC_RESOURCE_EXHAUSTED;
 	peer->server = server;
 	peer->stream = stream;
+	memcpy(peer->asker, asker, sizeof(peer->asker));
 	lg_batch_init(&peer->batch, 0);
 	LIST_INSERT_HEAD(&server->peers, peer, link);
 	server->n_peers++;
@@ -240,10 +250,15 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 {
 	struct lg_lease_peer *peer = lg_grpc_user(stream);
 	_cleanup_(lg_holder_msg_free) struct lg_holder_msg *msg = NULL;
+	struct lg_lease_server *server = arg;
 	struct lg_complaint c;
 	int r;
 
-	(void)arg;
+	if (peer->asker[0]) {
+		lg_remote_answer(stream, peer->asker, data, len, server->handlers.question, server->arg);
+		peer_over(peer, false, "");
+		return;
+	}
 	peer->busy = true;
 	r = lg_holder_msg_parse(data, len, &msg, &c);
 	if (r == -ENOMEM)
@@ -371,6 +386,11 @@ void lg_lease_server_counts(const struct lg_lease_server *server, struct lg_leas
 void lg_lease_server_secure(struct lg_lease_server *server, struct lg_tls *tls)
 {
 	lg_grpc_server_secure(server->grpc, tls);
+}
+
+void lg_lease_server_operators(struct lg_lease_server *server, const char *region)
+{
+	snprintf(server->operators_of, sizeof(server->operators_of), "%s", region);
 }
 
 /* What came of adding to a batch or of flushing it. */

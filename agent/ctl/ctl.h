@@ -15,10 +15,14 @@ enum lg_ctl_exit {
 	/* and those of enum lg_kern_fail */
 };
 
+struct lg_remote;
+
 struct lg_ctl {
 	const char *instance;
 	const char *run_dir;	/* /run/leasegate/<instance> unless --run-dir */
 	bool json;
+	struct lg_remote *remote;	/* the region's server is asked there; NULL: it is one of this machine */
+	const char *server;		/* and has this address */
 };
 
 struct lg_ctl_command {

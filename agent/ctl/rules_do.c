@@ -547,7 +547,8 @@ static int run(struct doing *d)
 		return status(d);
 	if (takes(d, "diff"))
 		return diff(d);
-	if (!json_object_get(d->request, "peers"))
+	/* Sessions at this machine say nothing about those at the server's. */
+	if (!json_object_get(d->request, "peers") && !d->ctl->remote)
 		json_object_set_new(d->request, "peers", lg_ctl_peers_json());
 	json_object_set_new(d->request, "by", json_string(who()));
 	r = takes(d, "apply") ? file_read(d) : 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/admin.h"
+#include "api/remote.h"
 
 int lg_ctl_fail(const struct lg_ctl *ctl, int code, const char *fmt, ...)
 {
@@ -34,6 +35,9 @@ int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern)
 	struct lg_complaint c = { 0 };
 	int r;
 
+	if (ctl->remote)
+		return lg_ctl_fail(ctl, LG_CTL_USAGE, "what the kernel has is looked at on its own machine: --server is for what the server "
+						      "of a region knows (rules apply and the like, leases, curve)");
 	r = lg_kern_open_pins(ctl->instance, NULL, ret_kern, &fail, &c);
 	if (r >= 0)
 		return 0;
@@ -48,6 +52,10 @@ int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *req
 	char path[512];
 	int r;
 
+	if (ctl->remote && strcmp(role, "region") == 0)
+		return lg_remote_ask(ctl->remote, request, 10000, ret_reply, c);
+	if (ctl->remote)
+		return lg_complain(c, "a %s is asked on its own machine: --server is for the server of a region", role);
 	snprintf(path, sizeof(path), "%s/%s.sock", ctl->run_dir, role);
 	r = lg_admin_call(path, request, 10000, ret_reply, c);
 	return r == -ENOENT || r == -ECONNREFUSED ? 1 : r;

@@ -40,11 +40,6 @@ static void on_gone(void *arg, struct lg_grpc_conn *conn)
 	server->n_strangers += lg_h2_is_stranger(conn->h2);
 }
 
-static bool is_same(const struct lg_tls_name *a, const struct lg_tls_name *b)
-{
-	return strcmp(a->region, b->region) == 0 && strcmp(a->node, b->node) == 0;
-}
-
 /* One that is let in must not fill the places of all. The newest are good: whose network was cut comes back while we still wait for him. */
 static void on_secured(void *arg, struct lg_grpc_conn *conn)
 {
@@ -56,7 +51,7 @@ static void on_secured(void *arg, struct lg_grpc_conn *conn)
 	if (!lg_h2_peer(conn->h2, &name))
 		return;
 	LIST_FOREACH(other, &server->conns, link) {
-		if (other->down || other->displaced || !lg_h2_peer(other->h2, &peer) || !is_same(&name, &peer))
+		if (other->down || other->displaced || !lg_h2_peer(other->h2, &peer) || !lg_tls_name_equal(&name, &peer))
 			continue;
 		n++;
 		oldest = other;

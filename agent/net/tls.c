@@ -140,6 +140,8 @@ static bool name_parse(const char *uri, struct lg_tls_name *ret)
 	p = part_take(p + 8, ret->region);
 	if (p && strncmp(p, "/node/", 6) == 0)
 		p = part_take(p + 6, ret->node);
+	else if (p && strncmp(p, "/operator/", 10) == 0)
+		p = part_take(p + 10, ret->operator_name);
 	if (p && !*p)
 		return true;
 	*ret = (struct lg_tls_name){ 0 };
@@ -201,9 +203,9 @@ static void ctx_set(SSL_CTX *ctx)
 	SSL_CTX_set_alpn_select_cb(ctx, alpn_choose, NULL);
 }
 
-static bool name_equal(const struct lg_tls_name *a, const struct lg_tls_name *b)
+bool lg_tls_name_equal(const struct lg_tls_name *a, const struct lg_tls_name *b)
 {
-	return strcmp(a->region, b->region) == 0 && strcmp(a->node, b->node) == 0;
+	return strcmp(a->region, b->region) == 0 && strcmp(a->node, b->node) == 0 && strcmp(a->operator_name, b->operator_name) == 0;
 }
 
 static int self_complain(const struct lg_tls *tls, struct lg_complaint *c)
@@ -229,7 +231,7 @@ static int self_check(struct lg_tls *tls, SSL_CTX *ctx, struct lg_complaint *c)
 		return file_complain(c, path, -EINVAL, "the certificate is not valid yet", "is this machine's clock right?");
 	if (now_s >= to_s)
 		return file_complain(c, path, -EINVAL, "the certificate has expired", "renew it");
-	if (tls->self.region[0] && (!name_of(cert, &found) || !name_equal(&found, &tls->self)))
+	if (tls->self.region[0] && (!name_of(cert, &found) || !lg_tls_name_equal(&found, &tls->self)))
 		return self_complain(tls, c);
 	tls->not_after_s = to_s;
 	return 0;
@@ -332,7 +334,9 @@ static int facts_index(void)
 
 static void name_format(const struct lg_tls_name *name, char buf[NAME_TEXT_LEN])
 {
-	snprintf(buf, NAME_TEXT_LEN, "%s%s region %s", name->node, name->node[0] ? " of" : "the server of", name->region);
+	const char *who = name->operator_name[0] ? name->operator_name : name->node;
+
+	snprintf(buf, NAME_TEXT_LEN, "%s%s region %s", who, who[0] ? " of" : "the server of", name->region);
 }
 
 /* The peer's own certificate, which the authority vouches for: is it one we talk to? */
@@ -346,7 +350,7 @@ static bool peer_check(struct facts *facts, X509 *cert)
 		snprintf(facts->why, sizeof(facts->why), "its certificate does not say, by exactly one URI, which node or region it is");
 		return false;
 	}
-	if (facts->is_server || name_equal(&facts->peer, &facts->expect))
+	if (facts->is_server || lg_tls_name_equal(&facts->peer, &facts->expect))
 		return true;
 	name_format(&facts->expect, expected);
 	name_format(&facts->peer, found);

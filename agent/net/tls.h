@@ -5,6 +5,7 @@
  *
  *	spiffe://DOMAIN/region/REGION			a region's server
  *	spiffe://DOMAIN/region/REGION/node/NODE		a host of that region
+ *	spiffe://DOMAIN/region/REGION/operator/NAME	somebody who may ask that region's server what its operators may
  *
  * whatever the domain: the authority vouches for it. No session is ever resumed, so each connection is checked anew.
  */
@@ -31,8 +32,10 @@ struct lg_tls_files {
 /* Who somebody is. */
 struct lg_tls_name {
 	char region[LG_NAME_LEN];	/* "": nobody */
-	char node[LG_NAME_LEN];		/* "": the region's server itself */
+	char node[LG_NAME_LEN];		/* "": the region's server itself, unless it is an operator */
+	char operator_name[LG_NAME_LEN];	/* "": no operator */
 };
+bool lg_tls_name_equal(const struct lg_tls_name *a, const struct lg_tls_name *b);
 
 /* Reads and checks the files: the key fits the certificate, which is valid now and says that we are `self` (NULL: whatever it says). Negative
  * errno with *c filled. */

@@ -56,7 +56,7 @@ int lg_secure_start(struct lg_secure *secure, const struct lg_config *config, co
 		    struct lg_complaint *c)
 {
 	const char *address = node[0] ? config->upstream : config->listen;
-	struct lg_tls_name self;
+	struct lg_tls_name self = { 0 };
 	struct lg_tls_files files;
 	int r;
 
@@ -91,9 +91,11 @@ void lg_secure_metrics(const struct lg_secure *secure, struct lg_metrics *m)
 
 bool lg_secure_speaks_for(const struct lg_tls_name *peer, const char *region, const char *node, char *why)
 {
-	if (strcmp(peer->region, region) == 0 && strcmp(peer->node, node) == 0)
+	if (strcmp(peer->region, region) == 0 && strcmp(peer->node, node) == 0 && !peer->operator_name[0])
 		return true;
-	if (peer->node[0])
+	if (peer->operator_name[0])
+		snprintf(why, 128, "its certificate is that of operator %.40s of region %.40s", peer->operator_name, peer->region);
+	else if (peer->node[0])
 		snprintf(why, 128, "its certificate is that of %.40s in region %.40s", peer->node, peer->region);
 	else
 		snprintf(why, 128, "its certificate is that of the server of region %.40s", peer->region);

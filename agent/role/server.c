@@ -346,12 +346,14 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 static int service_start(struct lg_server *s, struct lg_complaint *c)
 {
 	static const struct lg_lease_server_handlers handlers = { lg_streams_hello, on_ask, on_synced, on_batch_end, lg_streams_gone,
-								  on_synced_slots, lg_streams_lives, on_rules };
+								  on_synced_slots, lg_streams_lives, on_rules, lg_server_operator };
 	int r;
 
 	r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
-	if (r == 0 && s->secure.tls)
+	if (r == 0 && s->secure.tls) {
 		lg_lease_server_secure(s->service, s->secure.tls);
+		lg_lease_server_operators(s->service, s->config.region);
+	}
 	return r;
 }
 

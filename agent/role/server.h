@@ -361,6 +361,7 @@ void lg_server_keys_close(struct lg_server *s);
 
 /* server_status.c */
 json_t *lg_server_admin(void *arg, const json_t *request);
+json_t *lg_server_operator(void *arg, const char *name, const json_t *request);
 void lg_server_http(void *arg, const struct lg_http_request *request, struct lg_http_reply *reply);
 
 /* server.c */

@@ -5,6 +5,9 @@ renewed certificates need no restart.
 Each scenario below runs in a process of its own inside the region's namespace, as `test_tls.py SCENARIO ADDRESS FOLDER OTHER_FOLDER`.
 """
 import contextlib
+import json
+import socket
+import ssl
 import sys
 
 from lib import played
@@ -42,12 +45,23 @@ def impostor(address, folder, _other):
 
 
 def strangers(address, folder, other):
-    """With a certificate of another authority, and in clear text."""
+    """With a certificate of another authority, in clear text, and by an older TLS."""
     from grpcio_peer import grpc
     code, text = Holder(channel_of(address, other, "eu-west.python-1", folder)).stream.status()
     assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
     code, text = Holder(grpc.insecure_channel(address)).stream.status()
     assert code == grpc.StatusCode.UNAVAILABLE, (code, text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(f"{folder}/ca.pem")
+    context.load_cert_chain(f"{folder}/eu-west.python-1.pem", f"{folder}/eu-west.python-1.key")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(address.rsplit(":", 1), timeout=10) as plain:
+        try:
+            context.wrap_socket(plain).close()
+            raise AssertionError("the server speaks TLS 1.2")
+        except ssl.SSLError as e:
+            assert "protocol version" in str(e), e
 
 
 def foreign_keys(address, folder, _other):
@@ -67,7 +81,18 @@ def foreign_keys(address, folder, _other):
     assert code == grpc.StatusCode.FAILED_PRECONDITION and "that of the server of region us-east" in text, (code, text)
 
 
-SCENARIOS = {"honest": honest, "impostor": impostor, "strangers": strangers, "foreign_keys": foreign_keys}
+def no_holder(address, folder, _other):
+    """With an operator's certificate, as the operator's host or region."""
+    from grpcio_peer import Stream, grpc, pb
+    channel = channel_of(address, folder, "eu-west.operator.jane")
+    code, text = Holder(channel, name="jane").stream.status()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION and "its certificate is that of operator jane of region eu-west" in text, (code, text)
+    stream = Stream(channel)
+    stream.put(pb.HolderMessage(hello=pb.Hello(holder="eu-west", region="eu-west", is_region=True, incarnation=1, regions_version=1)))
+    assert stream.status()[0] == grpc.StatusCode.FAILED_PRECONDITION
+
+
+SCENARIOS = {"no_holder": no_holder, "honest": honest, "impostor": impostor, "strangers": strangers, "foreign_keys": foreign_keys}
 
 
 # ---- the tests, outside ----
@@ -76,11 +101,11 @@ if __name__ == "__main__":
     played.main(SCENARIOS, *sys.argv[1:])
 else:
     import pytest
-    from lib import prom
+    from lib import LEASEGATE, prom
     from lib.certs import Certs
     from lib.daemon import Instance
     from lib.host import fresh_name
-    from lib.net import Namespace
+    from lib.net import Namespace, veth
     from lib.wait import until
     from lib.played import RULES
     from test_regions import SHORT_LIMIT, SHORT_S, assert_law, rule, running, total
@@ -119,9 +144,55 @@ else:
             assert ended(daemon.ns, "impostor") == 2
             before = ended(daemon.ns, "stranger")
             run(daemon, "strangers", certs, other)
-            until(lambda: ended(daemon.ns, "stranger") >= before + 2, "strangers are counted")
+            until(lambda: ended(daemon.ns, "stranger") >= before + 3, "strangers are counted")
             assert ended(daemon.ns, "impostor") == 2
             assert "says it is host python-2, and its certificate is that of python-1 in region eu-west: refused" in daemon.stderr
+
+    def test_an_operator_asks_from_afar_by_his_certificate():
+        with region() as (daemon, certs, instance, keys), Namespace(fresh_name("afar")) as afar:
+            veth(afar, "up0", ["10.90.0.1/24"], daemon.ns, "in0", ["10.90.0.2/24"])
+            daemon.stop()
+            keys = {**keys, "listen": "10.90.0.2:7400"}
+            instance.config("region.yaml", tls=certs.region("eu-west", "10.90.0.2"), **{k: v for k, v in keys.items() if k != "rules"})
+            daemon = instance.daemon("region", instance.path("region.yaml")).start().wait_ready()
+            prefix = certs.operator("eu-west", "jane")
+            certs.operator("us-east", "joe")
+            certs.node("eu-west", "host-1")
+
+            def ask(*words, tls=prefix, server="10.90.0.2:7400", name="eu-west"):
+                return afar.run(LEASEGATE, "--server", server, "--region", name, "--tls", tls, "--instance", "nobody", *words)
+            r = ask("rules", "apply", instance.path("rules.yaml"))
+            assert r.returncode == 0, r.stderr
+            # Who he is says his certificate, whatever he says; and he is told as much as on the machine itself.
+            assert [h["by"] for h in instance.json("rules", "history")] == ["jane"]
+            here = instance.json("rules", "show")
+            assert json.loads(ask("--json", "rules", "show").stdout) == here
+            # An answer of several parts.
+            long = instance.write("long.yaml", RULES + "".join(f"# {'x' * 100}\n" for _ in range(6000)))
+            assert ask("rules", "apply", long).returncode == 0
+            assert json.loads(ask("--json", "rules", "show").stdout)["text"].count("xxx") > 6000
+            r = ask("rules", "apply", instance.write("bad.yaml", RULES.replace("1000/1m", "1000/1fortnight")))
+            assert r.returncode == 1 and "bad.yaml:9:12" in r.stderr, r.stderr
+            # Nobody else: no host, no operator of another region, no certificate of another authority, no clear text.
+            before = ended(daemon.ns, "refused")
+            r = ask("rules", "status", tls=str(certs.folder / "eu-west.host-1"))
+            assert r.returncode == 1 and "none of an operator of region eu-west" in r.stderr, r.stderr
+            assert ended(daemon.ns, "refused") == before + 1
+            r = ask("rules", "status", tls=str(certs.folder / "us-east.operator.joe"))
+            assert r.returncode == 1 and "none of an operator of region eu-west" in r.stderr, r.stderr
+            with Certs() as other:
+                before = ended(daemon.ns, "stranger")
+                r = ask("rules", "status", tls=other.operator("eu-west", "jane"))
+                assert r.returncode == 1 and "gave no answer" in r.stderr, r.stderr
+                until(lambda: ended(daemon.ns, "stranger") > before, "a stranger is counted")
+            # And he talks to nobody but that region's server.
+            r = ask("rules", "status", name="us-east")
+            assert r.returncode == 1 and "the server of region eu-west" in r.stderr, r.stderr
+            # An operator's certificate is no host's and no region's.
+            played.run(daemon.ns, __file__, "no_holder", "10.90.0.2:7400", certs.folder, "")
+            assert instance.json("rules", "status")["current"]["version"] == 2
+            for words in (("keys",), ("reload",)):
+                assert ask(*words).returncode != 0
 
     def test_a_region_gets_nothing_of_keys_that_are_at_home_elsewhere():
         with region("us-east") as (daemon, certs, _instance, _keys):

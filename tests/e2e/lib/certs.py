@@ -41,6 +41,11 @@ class Certs:
         self._make("node", region, name)
         return self.files(f"{region}.{name}")
 
+    def operator(self, region, name):
+        """What the tool's --tls names."""
+        self._make("operator", region, name)
+        return str(self.folder / f"{region}.operator.{name}")
+
     def host(self, name, *addresses):
         if not (self.folder / f"{name}.pem").exists():
             self._make("host", name, *addresses)

@@ -123,7 +123,7 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 
 static void grpcio_leases_from_us_and_is_refused_what_must_be(void **state)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
 	struct net_loop n = net_loop_new();
 	struct lg_complaint c = { 0 };
 	struct lg_lease_server *server;

@@ -113,7 +113,7 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 		l->peer = NULL;
 }
 
-static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL };
+static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
 
 /* ---- holder ---- */
 

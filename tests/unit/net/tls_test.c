@@ -228,6 +228,30 @@ static void a_node_cannot_stand_in_for_a_region(void **state)
 	assert_refused(f, "the server of region us-east was expected, and this is host-1 of region us-east");
 }
 
+static void an_operator_is_neither_a_node_nor_a_region(void **state)
+{
+	struct fixture *f = *state;
+	struct lg_tls_name name;
+
+	leaf(f, f->ours, "jane", &(struct certs_leaf){ .uri = { "spiffe://example.org/region/us-east/operator/jane" }, .dns = "localhost" });
+	connect_as(f, "region", "jane", "us-east");
+	WAIT_FOR(f->n.loop, f->s.n_messages == 1);
+	assert_true(lg_grpc_identity(f->s.stream, &name));
+	assert_string_equal(name.region, "us-east");
+	assert_string_equal(name.node, "");
+	assert_string_equal(name.operator_name, "jane");
+	assert_false(lg_tls_name_equal(&name, &(struct lg_tls_name){ .region = "us-east" }));
+}
+
+static void an_operator_cannot_stand_in_for_a_region(void **state)
+{
+	struct fixture *f = *state;
+
+	leaf(f, f->ours, "jane", &(struct certs_leaf){ .uri = { "spiffe://example.org/region/us-east/operator/jane" }, .dns = "localhost" });
+	connect_as(f, "jane", "node", "us-east");
+	assert_refused(f, "the server of region us-east was expected, and this is jane of region us-east");
+}
+
 static void a_host_of_another_name_is_not_talked_to(void **state)
 {
 	struct fixture *f = *state;
@@ -309,6 +333,8 @@ static void a_certificate_with_two_names_or_none_is_refused(void **state)
 		{ .uri = { "spiffe://example.org/region/us-east/" } },
 		{ .uri = { "spiffe://example.org/region/us-east/node/" } },
 		{ .uri = { "spiffe://example.org/region/us-east/node/a/b" } },
+		{ .uri = { "spiffe://example.org/region/us-east/operator/" } },
+		{ .uri = { "spiffe://example.org/region/us-east/operator/jane/node/host-1" } },
 		{ .uri = { "spiffe://example.org/us-east" } },
 		{ .uri = { "https://example.org/region/us-east" } },
 		{ .dns = "localhost" },
@@ -440,7 +466,7 @@ static void a_certificate_out_of_its_time_is_refused(void **state)
 static void a_certificate_of_somebody_else_is_refused(void **state)
 {
 	struct fixture *f = *state;
-	struct lg_tls_name self = { "us-east", "host-2" };
+	struct lg_tls_name self = { .region = "us-east", .node = "host-2" };
 	struct lg_complaint c = { 0 };
 	struct lg_tls_files files;
 
@@ -488,6 +514,8 @@ int main(void)
 		TEST(a_farewell_reaches_the_peer),
 		TEST(a_region_of_another_name_is_not_talked_to),
 		TEST(a_node_cannot_stand_in_for_a_region),
+		TEST(an_operator_is_neither_a_node_nor_a_region),
+		TEST(an_operator_cannot_stand_in_for_a_region),
 		TEST(a_host_of_another_name_is_not_talked_to),
 		TEST(a_stranger_is_refused_and_counted),
 		TEST(a_peer_has_sixteen_sessions_and_a_further_one_ends_its_oldest),
