@@ -146,9 +146,13 @@ vmtest: all $(ROOT_T) ## boot Debian's 6.1 and 6.12 kernels and test the program
 check-long: tests ## the long runs: 3,000 simulated seeds, the guests, both compilers
 	$(Q)scripts/check-long
 PREFIX ?= /usr/local
-install: all ## install the binaries under PREFIX (/usr/local)
+install: all ## install the binaries and systemd's units under PREFIX (/usr/local)
 	install -D -m 755 $(B)/leasegated $(DESTDIR)$(PREFIX)/sbin/leasegated
 	install -D -m 755 $(B)/leasegate $(DESTDIR)$(PREFIX)/bin/leasegate
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in deploy/systemd/*.service; do \
+		sed 's|/usr/local/|$(PREFIX)/|' "$$unit" >"$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}" || exit 1; \
+	done
 clean: ## remove build/
 	$(Q)rm -rf $(B)
 help: ## list the targets

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/version.h"
+#include "net/service.h"
 #include "role/role.h"
 
 static void usage(FILE *to)
@@ -49,8 +50,9 @@ int main(int argc, char **argv)
 	};
 	enum lg_log_level level = LG_LOG_INFO;
 	struct lg_role_args args = { 0 };
+	struct lg_complaint c = { 0 };
 	const struct lg_role *role;
-	int o;
+	int o, code;
 
 	while ((o = getopt_long(argc, argv, "c:r:i:dh", options, NULL)) != -1) {
 		switch (o) {
@@ -85,5 +87,9 @@ int main(int argc, char **argv)
 		return LG_EXIT_USAGE;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	return role->run(&args);
+	if (lg_service_begin(&c) < 0)
+		lg_warn("%s", c.text);
+	code = role->run(&args);
+	lg_service_end();
+	return code;
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/service.h"
 #include "role/drop.h"
 #include "rules/action.h"
 #include "rules/lines.h"
@@ -435,7 +436,9 @@ static void on_hup(void *arg)
 	int r;
 
 	lg_secure_look(&n->secure);
+	lg_service_reloading();
 	r = lg_node_reload(n, NULL, &c);
+	lg_service_ready();
 	if (r == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
@@ -481,6 +484,10 @@ static int sources_start(struct lg_node *n)
 		return r;
 	n->n_sources++;
 	r = lg_loop_add_ticker(n->loop, CONNS_PERIOD_NS, lg_node_conns_tick, n, &n->sources[n->n_sources]);
+	if (r < 0)
+		return r;
+	n->n_sources++;
+	r = lg_service_watch(n->loop, &n->sources[n->n_sources]);
 	if (r < 0)
 		return r;
 	n->n_sources++;
@@ -687,7 +694,9 @@ int lg_node_run(const struct lg_role_args *args)
 		return code;
 	}
 	lg_node_links_say(n);
+	lg_service_ready();
 	code = lg_loop_run(n->loop);
+	lg_service_stopping();
 	if (code < 0) {
 		lg_error("the event loop failed: %s", strerror(-code));
 		code = LG_EXIT_REFUSED;

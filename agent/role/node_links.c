@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/service.h"
 
 #define TICK_NS	      (1 * LG_NS_PER_S)
 #define SLICE_NS      (50 * LG_NS_PER_MS) /* of work before the loop has its turn, and of rest */
@@ -383,6 +384,7 @@ void lg_node_links_say(struct lg_node *n)
 		lg_info("ready");
 	else
 		lg_warn("running, but not ready: %s", why);
+	lg_service_status(ready ? "all interfaces are limited" : why);
 	n->said = true;
 	n->said_ready = ready;
 }

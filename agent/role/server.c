@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/age.h"
+#include "net/service.h"
 #include "role/drop.h"
 #include "rules/yaml.h"
 
@@ -265,7 +266,9 @@ static void on_hup(void *arg)
 	int r;
 
 	lg_secure_look(&s->secure);
+	lg_service_reloading();
 	r = lg_server_reload(s, &c);
+	lg_service_ready();
 	if (r == 0)
 		return;
 	lg_complaint_format(&c, text, sizeof(text));
@@ -277,6 +280,7 @@ static void on_hup(void *arg)
 
 static void on_stop(void *arg)
 {
+	lg_service_stopping();
 	lg_server_escrow_finish(arg, lg_slots_leave);
 }
 
@@ -302,7 +306,7 @@ static int signals_start(struct lg_server *s)
 
 	for (size_t i = 0; r == 0 && i < N_ELEMS(all); i++)
 		r = lg_loop_add_signal(s->loop, all[i].signo, all[i].fn, s, &s->sources[s->n_sources++]);
-	return r;
+	return r < 0 ? r : lg_service_watch(s->loop, &s->sources[s->n_sources++]);
 }
 
 static int tickers_start(struct lg_server *s)
@@ -593,8 +597,11 @@ static int life_run(const struct lg_role_args *args, struct lg_http_keeper **kee
 	}
 	s->lock_fd = -1;
 	code = server_start(s, args, keeper, is_first);
-	if (code == LG_EXIT_OK)
+	if (code == LG_EXIT_OK) {
+		lg_service_ready();
+		lg_service_status("started; leases once it owns keys");
 		code = lg_loop_run(s->loop);
+	}
 	if (code < 0) {
 		lg_error("the event loop failed: %s", strerror(-code));
 		code = LG_EXIT_REFUSED;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/shares.h"
+#include "net/service.h"
 
 #define CLAIMED_AT_ONCE 60u	/* slots of one commit: two keys of each, and the epoch */
 #define GIVEN_AT_ONCE LG_KEY_SLOTS / 4
@@ -544,6 +545,7 @@ static void say_ready(struct lg_server *s)
 	lg_info("region %s: leasing at %s, %zu of %u slots of keys, epoch %u", s->config.region, s->config.listen, s->slots.n_owned,
 		LG_KEY_SLOTS, s->epoch);
 	lg_info("ready");
+	lg_service_status("leasing");
 }
 
 static void on_timer(void *arg)
