@@ -244,7 +244,7 @@ static void on_store(void *arg)
 {
 	struct bench *b = arg;
 
-	if (!b->book && lg_store_leads_until_ns(b->store) > lg_clock_now_ns() && keys_begin(b) < 0)
+	if (!b->book && lg_store_here_until_ns(b->store) > lg_clock_now_ns() && keys_begin(b) < 0)
 		lg_loop_stop(b->loop, 1);
 }
 
@@ -290,7 +290,7 @@ static int run(const struct etcd_cluster *cluster, uint32_t n_keys, double rate,
 {
 	char path[64];
 	struct bench b = { .n_keys = n_keys, .rate = rate / n_keys / REGIONS, .rand = 42 };
-	struct lg_store_options options = { .driver = "etcd", .path = path, .who = "bench", .n_endpoints = 1,
+	struct lg_store_options options = { .driver = "etcd", .path = path, .n_endpoints = 1,
 					    .endpoints = { etcd_endpoint(cluster, 0) } };
 	struct lg_complaint c = { 0 };
 	int r;
@@ -301,7 +301,7 @@ static int run(const struct etcd_cluster *cluster, uint32_t n_keys, double rate,
 	if (r == 0)
 		r = lg_store_open(b.loop, &options, on_store, &b, &b.store, &c);
 	if (r == 0)
-		r = lg_store_lead(b.store);
+		r = lg_store_join(b.store);
 	if (r == 0)
 		r = lg_loop_run(b.loop);
 	if (r == 0)

@@ -439,7 +439,7 @@ static bool may_write(const struct slot *s)
 
 static void commit_send(struct lg_escrow_book *b, struct commit *commit, struct batch *batch)
 {
-	int r = lg_store_commit_shared(b->o.store, batch->writes, commit->n_writes, on_committed, commit);
+	int r = lg_store_commit(b->o.store, batch->writes, commit->n_writes, on_committed, commit);
 
 	for (size_t i = 0; i < commit->n; i++)
 		free(batch->values[i]);

@@ -464,8 +464,8 @@ static int password_read(const char *path, char *buf, size_t len, struct lg_comp
 
 static int store_start(struct lg_server *s, struct lg_complaint *c)
 {
-	char path[640], witness[640], who[128], host[64] = "";
-	struct lg_store_options options = { .driver = s->config.store, .path = path, .witness = witness, .who = who };
+	char path[640], witness[640];
+	struct lg_store_options options = { .driver = s->config.store, .path = path, .witness = witness };
 	char password[256] = "";
 	int r;
 
@@ -473,9 +473,6 @@ static int store_start(struct lg_server *s, struct lg_complaint *c)
 	snprintf(witness, sizeof(witness), "%s/region.store", s->config.run_dir);
 	if (strcmp(s->config.store, "etcd") == 0)
 		snprintf(path, sizeof(path), "%s/%s/", s->config.etcd.prefix, s->config.region);
-	if (gethostname(host, sizeof(host) - 1) < 0)
-		snprintf(host, sizeof(host), "?");
-	snprintf(who, sizeof(who), "%s, process %d", host, (int)getpid());
 	for (; options.n_endpoints < s->config.etcd.n_endpoints; options.n_endpoints++)
 		options.endpoints[options.n_endpoints] = s->config.etcd.endpoints[options.n_endpoints];
 	options.tls = s->config.etcd.tls ? s->secure.tls : NULL;

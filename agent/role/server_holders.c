@@ -210,7 +210,7 @@ static int place_write(struct lg_server_holders *kind, struct lg_server_holder *
 	int r;
 
 	snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
-	r = lg_store_commit_shared(s->store, &write, 1, on_listed, h);
+	r = lg_store_commit(s->store, &write, 1, on_listed, h);
 	if (r == 0 && !s->running)
 		s->n_unsaved++;
 	return r;
@@ -273,7 +273,7 @@ static void kind_prune(struct lg_server *s, struct lg_server_holders *kind, uint
 		    (h->is_marked && h->marked_ns > before_ns))
 			continue;
 		snprintf(key, sizeof(key), "%s%s", kind->prefix, h->name);
-		lg_store_commit_shared(s->store, &write, 1, on_pruned, s);
+		lg_store_commit(s->store, &write, 1, on_pruned, s);
 	}
 }
 

@@ -97,7 +97,7 @@ static int text_write(struct lg_server *s, const struct lg_rules_text_ref *ref)
 		writes[n] = (struct lg_store_write){ .key = keys[n], .value = ref->text + at, .if_revision = LG_STORE_REVISION_ANY,
 						     .len = ref->len - at < PIECE_BYTES ? ref->len - at : PIECE_BYTES };
 	}
-	return lg_store_commit_shared(s->store, writes, n, on_text, s);
+	return lg_store_commit(s->store, writes, n, on_text, s);
 }
 
 struct history {
@@ -215,7 +215,7 @@ static int head_write(struct lg_server *s, const struct lg_rules_doc *doc, struc
 	snprintf(head_add(head, &(struct lg_store_write){ .value = text.s, .len = text.len, .if_revision = LG_STORE_REVISION_ANY }),
 		 sizeof(head->keys[0]), "rules/history/%020" PRIu64 ".%s", doc->stamp.counter, doc->stamp.region);
 	r = trim(s, doc, head);
-	return r < 0 ? r : lg_store_commit_shared(s->store, head->writes, head->n, on_head, s);
+	return r < 0 ? r : lg_store_commit(s->store, head->writes, head->n, on_head, s);
 }
 
 /* The next commit of the change under way: a text that is not there yet, else what names both. */

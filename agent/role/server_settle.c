@@ -159,7 +159,7 @@ void lg_slots_settle(struct lg_server *s)
 	if (r == 0 && n && lg_list_settle(s, &g->list, &g->v[g->n]))
 		g->n++;
 	if (r == 0 && n)
-		s->is_settling = lg_store_commit_shared(s->store, g->v, g->n, on_settled, g) == 0;
+		s->is_settling = lg_store_commit(s->store, g->v, g->n, on_settled, g) == 0;
 	if (!s->is_settling)
 		free(g);
 }

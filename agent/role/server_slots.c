@@ -258,7 +258,7 @@ static struct lg_store_write *write_add(struct writes *w, const char *prefix, ui
 
 static int commit(struct lg_server *s, const struct writes *w, lg_store_done *done)
 {
-	int r = lg_store_commit_shared(s->store, w->v, w->n, done, s);
+	int r = lg_store_commit(s->store, w->v, w->n, done, s);
 
 	s->slots.is_writing = r == 0;
 	s->slots.writing_session = s->slots.session;
@@ -613,7 +613,7 @@ void lg_slots_leave(struct lg_server *s)
 	/* From then on the others reckon without us. */
 	snprintf(key, sizeof(key), "%s%s", REPLICA_PREFIX, s->slots.name);
 	write.key = key;
-	if (lg_store_commit_shared(s->store, &write, 1, on_left, s) < 0)
+	if (lg_store_commit(s->store, &write, 1, on_left, s) < 0)
 		lg_slots_look(s);
 	else
 		s->slots.is_writing = true;

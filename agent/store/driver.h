@@ -22,10 +22,7 @@ struct lg_store_driver {
 	int (*get)(void *state, const char *key, void *buf, size_t size, size_t *ret_len, uint64_t *ret_revision);
 	int (*each)(void *state, const char *prefix, lg_store_fn *fn, void *arg);
 	/* Carries it out, or returns -EINPROGRESS and calls `done` later, from the loop. */
-	int (*commit)(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg);
-	int (*lead)(void *state);
-	uint64_t (*leads_until_ns)(const void *state);
-	const char *(*leader)(void *state);
+	int (*commit)(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
 	int (*join)(void *state);
 	uint64_t (*here_until_ns)(const void *state);
 	uint32_t (*here_since)(const void *state);
@@ -43,13 +40,10 @@ const struct lg_store_driver *lg_store_driver_at(size_t i);
 /* ---- for drivers whose bytes are this process's own ---- */
 
 struct lg_store_own {
-	bool leads, is_here;
+	bool is_here;
 };
 bool lg_store_own_is_ready(const void *state, const char **ret_why);
 /* `state` begins with struct lg_store_own. */
-int lg_store_own_lead(void *state);
-uint64_t lg_store_own_leads_until_ns(const void *state);
-const char *lg_store_own_leader(void *state);
 int lg_store_own_join(void *state);
 uint64_t lg_store_own_here_until_ns(const void *state);
 uint32_t lg_store_own_here_since(const void *state);

@@ -3,8 +3,7 @@
  * A store in an etcd cluster, which others share. What it holds under our prefix is mirrored here: read once, then kept up by a watch, and
  * by our own commits as they are answered. Commits are transactions, one at a time, so that they are carried out in order.
  *
- * Who leads holds the key "leader", made when there was none and under a lease that ends with the process. Each commit of his asks that it is
- * still that very key: a leader that was stopped for a while finds his commits refused, whatever his clock says.
+ * Temporary keys are under an etcd lease that ends with the process.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,17 +17,15 @@
 #include "store/mirror.h"
 
 #define DEADLINE_MS 5000
-#define LEADER_TTL_S 2
+#define TTL_S 2		/* a process that is gone is known to be after this */
 #define PAGE_KEYS 128		/* of a range: 8 MiB of the largest values */
 #define PENDING_MAX 4096
-#define LEADER_KEY "leader"
 
 /* A commit on its way, with copies of its writes. */
 struct pending {
 	STAILQ_ENTRY(pending) link;
 	size_t n;
 	struct lg_store_write *writes;
-	bool if_leading;
 	int64_t lease;		/* of its temporary keys */
 	lg_store_done *done;
 	void *arg;
@@ -36,7 +33,6 @@ struct pending {
 
 struct etcd {
 	char prefix[LG_STORE_KEY_MAX];
-	char who[256];
 	struct lg_etcd *client;
 	struct lg_store_news news;
 
@@ -47,25 +43,19 @@ struct etcd {
 	int64_t load_revision;		/* all pages are of one moment */
 	struct lg_etcd_call *load;
 	struct lg_etcd_watch *watch;
-	struct lg_source *retry;	/* loads, or tries to lead, again */
+	struct lg_source *retry;	/* loads, or tries to be here, again */
 
 	STAILQ_HEAD(, pending) queue;
 	size_t n_pending;
 	struct lg_etcd_call *commit;	/* of the first of them */
 
-	bool wants_lead, wants_here;
-	uint32_t ttl_s;
+	bool wants_here;
 	uint32_t n_here;		/* leases that we have had */
 	struct lg_etcd_session *session;
-	struct lg_etcd_call *claim;
-	int64_t claim_lease;
-	int64_t fence;			/* create_revision of our key "leader"; 0: we do not lead */
-	char leader[256];
 	char why[256];
 };
 
 static void load_begin(struct etcd *e);
-static void claim_try(struct etcd *e);
 static void commit_next(struct etcd *e);
 
 static ProtobufCBinaryData bytes_of(const void *data, size_t len)
@@ -132,8 +122,6 @@ static void on_change(void *arg, const Leasegate__Etcd__Event *event)
 	r = learn(e, key, is_put ? (kv->value.len ? (const void *)kv->value.data : "") : NULL, kv->value.len, (uint64_t)kv->mod_revision);
 	if (r < 0)
 		mirror_spoiled(e, r);
-	else if (strcmp(key, LEADER_KEY) == 0)
-		retry_later(e, 0);
 }
 
 static void on_lost(void *arg)
@@ -184,7 +172,6 @@ static void load_end(struct etcd *e)
 	}
 	e->ready = true;
 	e->news.changed(e->news.arg);
-	claim_try(e);
 }
 
 static int page_take(struct etcd *e, const Leasegate__Etcd__RangeResponse *m)
@@ -252,138 +239,33 @@ static void load_begin(struct etcd *e)
 	page_ask(e);
 }
 
-/* ---- leading ---- */
-
-static void lead_lose(struct etcd *e)
-{
-	bool was = e->fence != 0;
-
-	e->fence = 0;
-	if (was)
-		e->news.changed(e->news.arg);
-}
-
-static void on_claimed(void *arg, int result, const char *why, const ProtobufCMessage *answer)
-{
-	const Leasegate__Etcd__TxnResponse *m = (const Leasegate__Etcd__TxnResponse *)answer;
-	struct etcd *e = arg;
-	int r;
-
-	(void)why;
-	e->claim = NULL;
-	/* Not known: if it is ours after all, it goes with our lease. */
-	if (result == -ETIMEDOUT)
-		e->session = lg_etcd_session_free(e->session);
-	if (result < 0 || !m->succeeded) {
-		retry_later(e, result < 0 ? 200 * LG_NS_PER_MS : LG_NS_PER_S);
-		return;
-	}
-	if (!e->session || lg_etcd_session_lease(e->session) != e->claim_lease)
-		return;
-	e->fence = m->header->revision;
-	r = learn(e, LEADER_KEY, e->who, strlen(e->who), (uint64_t)e->fence);
-	if (r < 0)
-		mirror_spoiled(e, r);
-	e->news.changed(e->news.arg);
-}
-
-/* Makes the key "leader", if there is none, under our lease. */
-static void claim_ask(struct etcd *e)
-{
-	Leasegate__Etcd__Compare compare = LEASEGATE__ETCD__COMPARE__INIT, *compares[] = { &compare };
-	Leasegate__Etcd__RequestOp op = LEASEGATE__ETCD__REQUEST_OP__INIT, *ops[] = { &op };
-	Leasegate__Etcd__PutRequest put = LEASEGATE__ETCD__PUT_REQUEST__INIT;
-	Leasegate__Etcd__TxnRequest txn = LEASEGATE__ETCD__TXN_REQUEST__INIT;
-	char key[LG_STORE_KEY_MAX + sizeof(LEADER_KEY)];
-
-	compare.target = LEASEGATE__ETCD__COMPARE_TARGET__COMPARE_TARGET_CREATE;
-	compare.target_union_case = LEASEGATE__ETCD__COMPARE__TARGET_UNION_CREATE_REVISION;
-	compare.key = put.key = full_key(e, LEADER_KEY, key, sizeof(key));
-	put.value = bytes_of(e->who, strlen(e->who));
-	put.lease = e->claim_lease = lg_etcd_session_lease(e->session);
-	op.request_case = LEASEGATE__ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
-	op.request_put = &put;
-	txn.compare = compares;
-	txn.success = ops;
-	txn.n_compare = txn.n_success = 1;
-	if (lg_etcd_call(e->client, LG_ETCD_TXN, &txn.base, on_claimed, e, &e->claim) < 0)
-		retry_later(e, 200 * LG_NS_PER_MS);
-}
+/* ---- being there ---- */
 
 static void on_session(void *arg)
 {
 	struct etcd *e = arg;
 
-	if (lg_etcd_session_lease(e->session)) {
+	if (lg_etcd_session_lease(e->session))
 		e->n_here++;
-		claim_try(e);
-	} else {
-		lead_lose(e);
-	}
-	if (e->wants_here)
-		e->news.changed(e->news.arg);
+	e->news.changed(e->news.arg);
 }
 
 static void session_try(struct etcd *e)
 {
-	if (!e->session && (e->wants_lead || e->wants_here) && lg_etcd_session_new(e->client, e->ttl_s, on_session, e, &e->session) < 0)
+	if (!e->session && e->wants_here && lg_etcd_session_new(e->client, TTL_S, on_session, e, &e->session) < 0)
 		retry_later(e, LG_NS_PER_S);
 }
 
-static void claim_try(struct etcd *e)
-{
-	if (!e->wants_lead || !e->ready || e->fence || e->claim)
-		return;
-	session_try(e);
-	/* Somebody else's key: its end is told by the watch. */
-	if (e->session && lg_etcd_session_lease(e->session) && !lg_mirror_revision(&e->mirror, LEADER_KEY))
-		claim_ask(e);
-}
-
-/* Something was put off, or the key "leader" has changed. */
+/* Something was put off. */
 static void on_retry(void *arg)
 {
 	struct etcd *e = arg;
 
 	if (!e->watch && !e->load)
 		load_begin(e);
-	/* Our key went though our lease lives: somebody removed it by hand. */
-	if (e->fence && e->ready && lg_mirror_revision(&e->mirror, LEADER_KEY) != (uint64_t)e->fence)
-		lead_lose(e);
 	session_try(e);
-	claim_try(e);
 	commit_next(e);
 }
-
-static int etcd_lead(void *state)
-{
-	struct etcd *e = state;
-
-	e->wants_lead = true;
-	claim_try(e);
-	return 0;
-}
-
-static uint64_t etcd_leads_until_ns(const void *state)
-{
-	const struct etcd *e = state;
-
-	return e->fence && e->session ? lg_etcd_session_until_ns(e->session) : 0;
-}
-
-static const char *etcd_leader(void *state)
-{
-	struct etcd *e = state;
-	uint64_t revision;
-	size_t len = 0;
-
-	if (lg_mirror_get(&e->mirror, LEADER_KEY, e->leader, sizeof(e->leader) - 1, &len, &revision) != 0)
-		len = 0;
-	e->leader[len] = '\0';
-	return e->leader;
-}
-
-/* ---- being there ---- */
 
 static int etcd_join(void *state)
 {
@@ -453,11 +335,11 @@ static int pending_new(const struct lg_store_write *writes, size_t n, lg_store_d
 /* One transaction being written down, all of whose parts lie here. */
 struct txn {
 	Leasegate__Etcd__TxnRequest request;
-	Leasegate__Etcd__Compare compare[LG_STORE_WRITES_MAX + 1], *compares[LG_STORE_WRITES_MAX + 1];
+	Leasegate__Etcd__Compare compare[LG_STORE_WRITES_MAX], *compares[LG_STORE_WRITES_MAX];
 	Leasegate__Etcd__RequestOp op[LG_STORE_WRITES_MAX], *ops[LG_STORE_WRITES_MAX];
 	Leasegate__Etcd__PutRequest put[LG_STORE_WRITES_MAX];
 	Leasegate__Etcd__DeleteRangeRequest delete[LG_STORE_WRITES_MAX];
-	char keys[LG_STORE_WRITES_MAX + 1][2 * LG_STORE_KEY_MAX + 1];
+	char keys[LG_STORE_WRITES_MAX][2 * LG_STORE_KEY_MAX + 1];
 };
 
 static void compare_add(struct txn *t, ProtobufCBinaryData key, bool of_creation, int64_t revision)
@@ -513,8 +395,6 @@ static void txn_make(const struct etcd *e, const struct pending *p, struct txn *
 	t->request.success = t->ops;
 	for (size_t i = 0; i < p->n; i++)
 		write_add(t, full_key(e, p->writes[i].key, t->keys[i], sizeof(t->keys[i])), &p->writes[i], p->lease);
-	if (e->wants_lead && p->if_leading)
-		compare_add(t, full_key(e, LEADER_KEY, t->keys[p->n], sizeof(t->keys[p->n])), true, e->fence ? e->fence : -1);
 }
 
 static void on_committed(void *arg, int result, const char *why, const ProtobufCMessage *answer)
@@ -557,7 +437,7 @@ static void commit_next(struct etcd *e)
 		retry_later(e, 0);
 }
 
-static int etcd_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
+static int etcd_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
 {
 	struct etcd *e = state;
 	struct pending *p;
@@ -571,7 +451,6 @@ static int etcd_commit(void *state, const struct lg_store_write *writes, size_t 
 	r = pending_new(writes, n, done, arg, &p);
 	if (r < 0)
 		return r;
-	p->if_leading = if_leading;
 	p->lease = e->session ? lg_etcd_session_lease(e->session) : 0;
 	STAILQ_INSERT_TAIL(&e->queue, p, link);
 	e->n_pending++;
@@ -641,9 +520,7 @@ static int etcd_open(struct lg_loop *loop, const struct lg_store_options *o, con
 	}
 	STAILQ_INIT(&e->queue);
 	e->news = *news;
-	e->ttl_s = o->leader_ttl_s ? o->leader_ttl_s : LEADER_TTL_S;
 	snprintf(e->prefix, sizeof(e->prefix), "%s", o->path);
-	snprintf(e->who, sizeof(e->who), "%s", o->who ? o->who : "");
 	snprintf(e->why, sizeof(e->why), "reading what the cluster holds");
 	for (size_t i = 0; i < o->n_endpoints && i < LG_ETCD_ENDPOINTS_MAX; i++)
 		options.endpoints[i] = o->endpoints[i];
@@ -668,9 +545,6 @@ const struct lg_store_driver lg_store_etcd = {
 	.get = etcd_get,
 	.each = etcd_each,
 	.commit = etcd_commit,
-	.lead = etcd_lead,
-	.leads_until_ns = etcd_leads_until_ns,
-	.leader = etcd_leader,
 	.join = etcd_join,
 	.here_until_ns = etcd_here_until_ns,
 	.here_since = etcd_here_since,

@@ -50,13 +50,12 @@ static int memory_each(void *state, const char *prefix, lg_store_fn *fn, void *a
 	return lg_mirror_each(&m->mirror, prefix, fn, arg);
 }
 
-static int memory_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
+static int memory_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
 {
 	struct lg_mirror_entry *entries[LG_STORE_WRITES_MAX] = { 0 };
 	struct memory *m = state;
 	int r;
 
-	(void)if_leading;
 	(void)done;
 	(void)arg;
 	for (size_t i = 0; i < n; i++)
@@ -86,9 +85,6 @@ const struct lg_store_driver lg_store_memory = {
 	.get = memory_get,
 	.each = memory_each,
 	.commit = memory_commit,
-	.lead = lg_store_own_lead,
-	.leads_until_ns = lg_store_own_leads_until_ns,
-	.leader = lg_store_own_leader,
 	.join = lg_store_own_join,
 	.here_until_ns = lg_store_own_here_until_ns,
 	.here_since = lg_store_own_here_since,

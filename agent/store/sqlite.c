@@ -375,13 +375,12 @@ static int writes_apply(struct sqlite *s, const struct lg_store_write *writes, s
 	return r;
 }
 
-static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
+static int sqlite_commit(void *state, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
 {
 	struct sqlite *s = state;
 	uint64_t revision = 0;
 	int r;
 
-	(void)if_leading;
 	(void)done;
 	(void)arg;
 	r = run(s, BEGIN);
@@ -451,9 +450,6 @@ const struct lg_store_driver lg_store_sqlite = {
 	.get = sqlite_get,
 	.each = sqlite_each,
 	.commit = sqlite_commit,
-	.lead = lg_store_own_lead,
-	.leads_until_ns = lg_store_own_leads_until_ns,
-	.leader = lg_store_own_leader,
 	.join = lg_store_own_join,
 	.here_until_ns = lg_store_own_here_until_ns,
 	.here_since = lg_store_own_here_since,

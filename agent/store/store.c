@@ -352,7 +352,7 @@ static int writes_check(const struct lg_store_write *writes, size_t n)
 	return bytes > LG_STORE_COMMIT_BYTES_MAX ? -EINVAL : 0;
 }
 
-static int commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, bool if_leading, lg_store_done *done, void *arg)
+int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
 {
 	struct answer *answer;
 	int r;
@@ -375,7 +375,7 @@ static int commit(struct lg_store *store, const struct lg_store_write *writes, s
 		answer_free(answer);
 		return r;
 	}
-	r = n ? store->driver->commit(store->state, writes, n, if_leading, done, arg) : 0;
+	r = n ? store->driver->commit(store->state, writes, n, done, arg) : 0;
 	if (r == -EINPROGRESS) {
 		answer_free(answer);
 		return 0;
@@ -387,35 +387,6 @@ static int commit(struct lg_store *store, const struct lg_store_write *writes, s
 		changes_revise(store, &answer->changes);
 	STAILQ_INSERT_TAIL(&store->answers, answer, link);
 	return 0;
-}
-
-int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
-{
-	return commit(store, writes, n, true, done, arg);
-}
-
-int lg_store_commit_shared(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg)
-{
-	return commit(store, writes, n, false, done, arg);
-}
-
-/* ---- leading ---- */
-
-int lg_store_lead(struct lg_store *store)
-{
-	int r = store->driver->lead(store->state);
-
-	return r < 0 ? r : news(store);
-}
-
-uint64_t lg_store_leads_until_ns(const struct lg_store *store)
-{
-	return store->driver->leads_until_ns(store->state);
-}
-
-const char *lg_store_leader(struct lg_store *store)
-{
-	return store->driver->leader(store->state);
 }
 
 bool lg_store_is_doubted(const struct lg_store *store)
@@ -480,28 +451,6 @@ bool lg_store_own_is_ready(const void *state, const char **ret_why)
 	if (ret_why)
 		*ret_why = "";
 	return true;
-}
-
-int lg_store_own_lead(void *state)
-{
-	struct lg_store_own *own = state;
-
-	own->leads = true;
-	return 0;
-}
-
-uint64_t lg_store_own_leads_until_ns(const void *state)
-{
-	const struct lg_store_own *own = state;
-
-	return own->leads ? UINT64_MAX : 0;
-}
-
-const char *lg_store_own_leader(void *state)
-{
-	const struct lg_store_own *own = state;
-
-	return own->leads ? "this process, alone" : "";
 }
 
 bool lg_store_never_doubted(const void *state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  *
- * Durable bytes under keys, with a revision for compare-and-swap, watched by all who share them, and one leader. Knows nothing of leases of
- * tokens. One interface, drivers listed in table.c; tests/unit/store/contract_test.c runs on each.
+ * Durable bytes under keys, with a revision for compare-and-swap, watched by all who share them. Knows nothing of leases of tokens. One
+ * interface, drivers listed in table.c; tests/unit/store/contract_test.c runs on each.
  *
  * Nothing here waits. What a store holds is read at once, from memory where the bytes lie elsewhere; writes are told of when they are
  * durable. One thread: callbacks come from the loop, never from inside a function of this file.
@@ -18,7 +18,7 @@
 
 #define LG_STORE_KEY_MAX 512
 #define LG_STORE_VALUE_MAX 65536
-#define LG_STORE_WRITES_MAX 127		/* of one commit: what etcd takes in one transaction, 128, but for our leading, which it checks too */
+#define LG_STORE_WRITES_MAX 128		/* of one commit: what etcd takes in one transaction */
 #define LG_STORE_COMMIT_BYTES_MAX 900000	/* keys and values of one commit: what etcd takes in one request, with room to spare */
 #define LG_STORE_REVISION_ANY (~0ull)
 
@@ -30,16 +30,14 @@ struct lg_store_options {
 	const char *driver;	/* "sqlite", "memory", "etcd" */
 	const char *path;	/* sqlite: the file. etcd: what all keys begin with, such as "/leasegate/eu-west/" */
 	const char *witness;	/* sqlite: a file that outlives this process, but no boot: see lg_store_is_doubted(). NULL: none */
-	const char *who;	/* etcd: who we are, for people */
 	/* etcd */
 	const char *endpoints[LG_ETCD_ENDPOINTS_MAX];
 	size_t n_endpoints;
 	const char *user, *password;	/* NULL: without */
 	struct lg_tls *tls;		/* NULL: clear text */
-	uint32_t leader_ttl_s;		/* a leader that is gone is replaced after this; 0: the default */
 };
 
-/* changed: whether the store can be read and whether this process leads may have changed. */
+/* changed: whether the store can be read and whether this process is known to be here may have changed. */
 typedef void lg_store_changed(void *arg);
 
 /* Negative errno with *c filled if it cannot work; a cluster that cannot be reached yet is no error: it is not ready. */
@@ -85,9 +83,9 @@ struct lg_store_write {
 };
 
 /*
- * result: 0 all are durable, and can be read; 1 some if_revision did not hold, or this process has not led when it was carried out: nothing
- * was written; -EHOSTUNREACH nothing was written, as nobody takes it; another negative errno: it is not known whether they are durable,
- * so read back before relying on either.
+ * result: 0 all are durable, and can be read; 1 some if_revision did not hold when it was carried out: nothing was written; -EHOSTUNREACH
+ * nothing was written, as nobody takes it; another negative errno: it is not known whether they are durable, so read back before relying
+ * on either.
  */
 typedef void lg_store_done(void *arg, int result);
 /*
@@ -95,8 +93,6 @@ typedef void lg_store_done(void *arg, int result);
  * A revision is never used again, for any key. Inside lg_store_each() -EBUSY. They are copied.
  */
 int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
-/* The same, whoever leads: for what all that share the store write side by side, each by what it has seen. */
-int lg_store_commit_shared(struct lg_store *store, const struct lg_store_write *writes, size_t n, lg_store_done *done, void *arg);
 
 /*
  * Tells what there is behind a prefix (which may be ""), once the store is ready, and from then on each change of it, whoever made it; of
@@ -119,18 +115,3 @@ int lg_store_join(struct lg_store *store);
 uint64_t lg_store_here_until_ns(const struct lg_store *store);
 /* Grows each time this process is here anew: temporary keys of an earlier time are gone, or go. */
 uint32_t lg_store_here_since(const struct lg_store *store);
-
-/* ---- one leader ---- */
-
-/*
- * From now on this process wants to lead. Of all that share the store one does; what it writes is written only while it leads. A store that is
- * a process's own is led at once and for ever.
- */
-int lg_store_lead(struct lg_store *store);
-/*
- * Until when it is certain to lead, on our own clock; 0: it does not. To be asked before each act of a leader: whoever was stopped or cut off
- * for a while finds that it is over, before another one can have begun.
- */
-uint64_t lg_store_leads_until_ns(const struct lg_store *store);
-/* Who leads, for people; "" unknown. It lives until the next call. */
-const char *lg_store_leader(struct lg_store *store);

@@ -20,9 +20,9 @@ struct fixture {
 
 static struct etcd_cluster *cluster;
 
-static struct lg_store *open_as(struct fixture *f, const char *who)
+static struct lg_store *open_one(struct fixture *f)
 {
-	struct lg_store_options options = { .driver = f->driver, .path = f->path, .who = who };
+	struct lg_store_options options = { .driver = f->driver, .path = f->path };
 
 	if (strcmp(f->driver, "etcd") == 0)
 		options.endpoints[options.n_endpoints++] = etcd_endpoint(cluster, 0);
@@ -196,16 +196,13 @@ static void the_largest_commit_is_one(void **state)
 
 	assert_non_null(writes);
 	assert_non_null(keys);
-	/* that it leads is a condition besides */
-	assert_int_equal(lg_store_lead(f->store), 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
 	for (unsigned int i = 0; i < LG_STORE_WRITES_MAX; i++) {
 		snprintf(keys[i], sizeof(keys[i]), "k%05u", i);
 		writes[i] = (struct lg_store_write){ keys[i], keys[i], 6, 0, 0 };
 	}
 	assert_int_equal(commit(f, writes, LG_STORE_WRITES_MAX), 0);
 	assert_string_equal(get(f, "k00000", &first), "k00000");
-	assert_string_equal(get(f, "k00126", &last), "k00126");
+	assert_string_equal(get(f, "k00127", &last), "k00127");
 	assert_int_equal(first, last);
 	assert_int_equal(commit(f, writes, LG_STORE_WRITES_MAX), 1);
 	free(writes);
@@ -424,7 +421,7 @@ static void seen_use(void *arg, const char *key, const void *value, size_t len, 
 	if (strcmp(key, "copy") != 0) {
 		assert_memory_equal(get(s->f, key, &got), value, len);
 		assert_int_equal(got, revision);
-		assert_int_equal(lg_store_commit_shared(s->f->store, &write, 1, outcome_note, &o), 0);
+		assert_int_equal(lg_store_commit(s->f->store, &write, 1, outcome_note, &o), 0);
 	}
 	seen_note(arg, key, value, len, revision);
 }
@@ -451,7 +448,7 @@ static void who_is_here_puts_temporary_keys(void **state)
 	assert_int_equal(lg_store_join(f->store), 0);
 	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
 	assert_int_equal(lg_store_here_since(f->store), 1);
-	assert_int_equal(store_commit_shared(&f->n, f->store, &write, 1), 0);
+	assert_int_equal(store_commit(&f->n, f->store, &write, 1), 0);
 	assert_string_equal(get(f, "here/one", &revision), "1");
 	assert_int_equal(lg_store_is_shared(f->store), strcmp(f->driver, "etcd") == 0);
 }
@@ -491,74 +488,60 @@ static void writes_of_one_turn_are_carried_out_in_order(void **state)
 	assert_string_equal(get(f, "a", &revision), "0199");
 }
 
-static void who_leads_is_told_and_what_he_writes_is_written(void **state)
+static void who_asks_for_a_temporary_key_of_his_writes_nothing_once_it_is_another_ones(void **state)
 {
+	struct lg_store_write mine = { "slot", "one", 3, 0, LG_STORE_TEMPORARY }, writes[] = { { "slot", NULL, 0, 0, LG_STORE_CHECK },
+											       { "a", "of one", 6, ANY, 0 } };
 	struct fixture *f = *state;
+	struct lg_store *second = open_one(f);
 	uint64_t revision;
 
-	assert_int_equal(lg_store_leads_until_ns(f->store), 0);
-	assert_int_equal(lg_store_lead(f->store), 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
-	assert_string_not_equal(lg_store_leader(f->store), "");
-	assert_int_equal(put(f, "a", "x", ANY), 0);
-	assert_string_equal(get(f, "a", &revision), "x");
-}
-
-static void of_two_that_share_a_store_one_leads_and_the_other_follows_when_he_is_gone(void **state)
-{
-	struct fixture *f = *state;
-	struct lg_store *second;
-	uint64_t gone_ns;
-
-	assert_int_equal(lg_store_lead(f->store), 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
-	second = open_as(f, "two");
-	assert_int_equal(lg_store_lead(second), 0);
-	assert_int_equal(put(f, "a", "of one", ANY), 0);
-	assert_int_equal(store_put(&f->n, second, "a", "of two"), 1);
-	assert_string_equal(lg_store_leader(second), "one");
-	WAIT_FOR(f->n.loop, store_get_is(second, "a", "of one"));
-	assert_int_equal(lg_store_leads_until_ns(second), 0);
-	/* Gone in good order: at once. */
-	gone_ns = lg_clock_now_ns();
-	f->store = lg_store_free(f->store);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(second) > lg_clock_now_ns());
-	assert_true(lg_clock_now_ns() - gone_ns < 4 * LG_NS_PER_S);
-	assert_int_equal(store_put(&f->n, second, "a", "of two"), 0);
-	f->store = second;
+	assert_int_equal(lg_store_join(f->store), 0);
+	assert_int_equal(lg_store_join(second), 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) && lg_store_here_until_ns(second));
+	assert_int_equal(store_commit(&f->n, f->store, &mine, 1), 0);
+	assert_string_equal(get(f, "slot", &revision), "one");
+	writes[0].if_revision = revision;
+	assert_int_equal(store_commit(&f->n, f->store, writes, 2), 0);
+	/* The other one cannot make it while it is there. */
+	mine.value = "two";
+	assert_int_equal(store_commit(&f->n, second, &mine, 1), 1);
+	assert_int_equal(put(f, "slot", NULL, revision), 0);
+	assert_int_equal(store_commit(&f->n, second, &mine, 1), 0);
+	assert_int_equal(store_commit(&f->n, f->store, writes, 2), 1);
+	assert_string_equal(get(f, "a", &revision), "of one");
+	lg_store_free(second);
 }
 
 static void a_cluster_that_is_away_for_a_while_is_no_end(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(lg_store_lead(f->store), 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	assert_int_equal(lg_store_join(f->store), 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
 	assert_int_equal(put(f, "a", "before", ANY), 0);
 	etcd_kill(cluster, 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) == 0);
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) == 0);
 	assert_true(store_get_is(f->store, "a", "before")); /* readers go on */
 	etcd_start(cluster, 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
+	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
 	assert_int_equal(put(f, "a", "after", ANY), 0);
 }
 
-static void what_one_writes_the_other_is_told_whoever_leads(void **state)
+static void what_one_writes_the_other_is_told(void **state)
 {
 	struct fixture *f = *state;
-	struct lg_store *second = open_as(f, "two");
+	struct lg_store *second = open_one(f);
 	struct lg_store_write write = { "a", "of two", 6, 0, 0 };
 	struct seen s = { .f = f };
 
-	assert_int_equal(lg_store_lead(f->store), 0);
-	WAIT_FOR(f->n.loop, lg_store_leads_until_ns(f->store) > lg_clock_now_ns());
 	assert_int_equal(lg_store_watch(f->store, "a", seen_note, &s), 0);
-	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 0);
-	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 1);
+	assert_int_equal(store_commit(&f->n, second, &write, 1), 0);
+	assert_int_equal(store_commit(&f->n, second, &write, 1), 1);
 	WAIT_FOR(f->n.loop, strcmp(s.text, "a=of two ") == 0);
 	write.value = NULL;
 	write.if_revision = s.revision;
-	assert_int_equal(store_commit_shared(&f->n, second, &write, 1), 0);
+	assert_int_equal(store_commit(&f->n, second, &write, 1), 0);
 	WAIT_FOR(f->n.loop, strcmp(s.text, "a=of two a- ") == 0);
 	lg_store_free(second);
 }
@@ -567,16 +550,16 @@ static void temporary_keys_go_with_who_put_them(void **state)
 {
 	struct fixture *f = *state;
 	struct lg_store_write writes[] = { { "here/one", "1", 1, 0, LG_STORE_TEMPORARY }, { "stays", "1", 1, 0, 0 } };
-	struct lg_store *second = open_as(f, "two");
+	struct lg_store *second = open_one(f);
 	struct seen s = { .f = f };
 	uint64_t gone_ns;
 
 	/* Before one is here nothing would end them. */
-	assert_int_equal(store_commit_shared(&f->n, f->store, writes, 2), -EHOSTUNREACH);
+	assert_int_equal(store_commit(&f->n, f->store, writes, 2), -EHOSTUNREACH);
 	assert_int_equal(lg_store_join(f->store), 0);
 	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
 	assert_true(lg_store_here_until_ns(f->store) < lg_clock_now_ns() + 2 * LG_NS_PER_S);
-	assert_int_equal(store_commit_shared(&f->n, f->store, writes, 2), 0);
+	assert_int_equal(store_commit(&f->n, f->store, writes, 2), 0);
 	assert_int_equal(lg_store_watch(second, "", seen_note, &s), 0);
 	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 stays=1 ") == 0);
 	gone_ns = lg_clock_now_ns();
@@ -594,7 +577,7 @@ static void after_an_outage_a_watch_is_told_what_has_changed_meanwhile(void **st
 
 	assert_int_equal(lg_store_join(f->store), 0);
 	WAIT_FOR(f->n.loop, lg_store_here_until_ns(f->store) > lg_clock_now_ns());
-	assert_int_equal(store_commit_shared(&f->n, f->store, &here, 1), 0);
+	assert_int_equal(store_commit(&f->n, f->store, &here, 1), 0);
 	assert_int_equal(lg_store_watch(f->store, "", seen_note, &s), 0);
 	WAIT_FOR(f->n.loop, strcmp(s.text, "here/one=1 ") == 0);
 	etcd_kill(cluster, 0);
@@ -616,7 +599,7 @@ static int setup(void **state)
 	/* In a cluster it is what all keys begin with: nobody else's. */
 	snprintf(f->path, sizeof(f->path), "%s/store.db", f->dir);
 	f->n = net_loop_new();
-	f->store = open_as(f, "one");
+	f->store = open_one(f);
 	*state = f;
 	return 0;
 }
@@ -646,9 +629,9 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest of_etcd[] = {
-		ROW(of_two_that_share_a_store_one_leads_and_the_other_follows_when_he_is_gone, "etcd"),
+		ROW(who_asks_for_a_temporary_key_of_his_writes_nothing_once_it_is_another_ones, "etcd"),
 		ROW(a_cluster_that_is_away_for_a_while_is_no_end, "etcd"),
-		ROW(what_one_writes_the_other_is_told_whoever_leads, "etcd"),
+		ROW(what_one_writes_the_other_is_told, "etcd"),
 		ROW(temporary_keys_go_with_who_put_them, "etcd"),
 		ROW(after_an_outage_a_watch_is_told_what_has_changed_meanwhile, "etcd"),
 	};
@@ -674,7 +657,6 @@ int main(void)
 			ROW(inside_a_walk_the_store_can_be_read_and_not_written, name),
 			ROW(a_long_random_history_is_as_a_model_says, name),
 			ROW(writes_of_one_turn_are_carried_out_in_order, name),
-			ROW(who_leads_is_told_and_what_he_writes_is_written, name),
 			ROW(a_check_lets_a_commit_through_and_writes_nothing, name),
 			ROW(a_watch_tells_what_there_is_and_each_change_behind_its_prefix, name),
 			ROW(a_watch_may_use_the_store, name),

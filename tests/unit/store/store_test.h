@@ -45,18 +45,6 @@ static inline int store_commit(struct net_loop *n, struct lg_store *store, const
 	return o.result;
 }
 
-/* Whoever leads. */
-static inline int store_commit_shared(struct net_loop *n, struct lg_store *store, const struct lg_store_write *writes, size_t n_writes)
-{
-	struct outcome o = { 0 };
-	int r = lg_store_commit_shared(store, writes, n_writes, outcome_note, &o);
-
-	if (r < 0)
-		return r;
-	WAIT_FOR(n->loop, o.n_done == 1);
-	return o.result;
-}
-
 static inline int store_put(struct net_loop *n, struct lg_store *store, const char *key, const char *value)
 {
 	struct lg_store_write write = { .key = key, .value = value, .len = strlen(value), .if_revision = LG_STORE_REVISION_ANY };
