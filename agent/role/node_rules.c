@@ -282,8 +282,7 @@ json_t *lg_node_rules_json(const struct lg_node *n)
 			 (json_int_t)state.refused.counter, "why", state.why);
 }
 
-/* What was asked for, as it would be compiled now. */
-static int asked_read(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c)
+int lg_node_rules_asked(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c)
 {
 	if (!n->config.rules_from_region)
 		return lg_rules_read(n->config.rules, ret_rules, c);
@@ -291,81 +290,4 @@ static int asked_read(struct lg_node *n, struct lg_rules **ret_rules, struct lg_
 		return rules_of(n, n->region_rules.doc, ret_rules, c);
 	return n->config.rules[0] ? lg_rules_read(n->config.rules, ret_rules, c) :
 				    lg_rules_parse(LG_RULES_NONE, strlen(LG_RULES_NONE), "", ret_rules, c);
-}
-
-static void limit_text(const struct lg_rule *rule, char *buf, size_t len)
-{
-	char limit[LG_LIMIT_TEXT_LEN];
-
-	lg_limit_format(rule->rate_tok, rule->per_ns, rule->flags & LG_RULE_BYTES ? LG_UNIT_BYTES : LG_UNIT_PACKETS, limit, sizeof(limit));
-	snprintf(buf, len, "%s, burst %" PRIu64 ", cost %" PRIu32 "%s", limit, (uint64_t)rule->burst_tok, rule->cost,
-		 rule->flags & LG_RULE_SHADOW ? ", shadow" : "");
-}
-
-static void apart_add(json_t *list, const char *rule, const char *asked, const char *kernel)
-{
-	json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "rule", rule, "asked", asked, "kernel", kernel));
-}
-
-/* What may move by itself is left out: anchors and levels. */
-static void rule_compare(json_t *list, const char *name, const struct lg_rule *asked, const struct lg_rule *kernel, const char *asked_match,
-			 const char *kernel_match)
-{
-	char texts[2][LG_LIMIT_TEXT_LEN + 64];
-
-	limit_text(asked, texts[0], sizeof(texts[0]));
-	limit_text(kernel, texts[1], sizeof(texts[1]));
-	if (strcmp(texts[0], texts[1]) != 0)
-		apart_add(list, name, texts[0], texts[1]);
-	if (strcmp(asked_match, kernel_match) != 0)
-		apart_add(list, name, asked_match, kernel_match);
-	if (asked->action != kernel->action || asked->action_value != kernel->action_value || asked->flags != kernel->flags ||
-	    asked->algorithm != kernel->algorithm || asked->connection != kernel->connection)
-		apart_add(list, name, "its action, algorithm or flags", "others");
-}
-
-static json_t *sets_compare(const struct lg_ruleset *asked, const struct lg_rule_name *asked_names, const struct lg_ruleset *kernel,
-			    const struct lg_rule_name *kernel_names)
-{
-	json_t *list = json_array();
-	const struct lg_rule *other;
-
-	for (uint32_t i = 0; i < asked->n_rules; i++) {
-		const struct lg_rule *rule = &asked->rules[i];
-		const struct lg_rule_name *name = &asked_names[rule->rule_id];
-
-		other = lg_ruleset_find(kernel, rule->rule_id);
-		if (!other)
-			apart_add(list, name->name, "in force", "not there");
-		else
-			rule_compare(list, name->name, rule, other, name->match, kernel_names[rule->rule_id].match);
-	}
-	for (uint32_t i = 0; i < kernel->n_rules; i++)
-		if (!lg_ruleset_find(asked, kernel->rules[i].rule_id))
-			apart_add(list, kernel_names[kernel->rules[i].rule_id].name, "not there", "in force");
-	return list;
-}
-
-json_t *lg_node_rules_diff(struct lg_node *n)
-{
-	static struct lg_rule_name names[LG_RULES_MAX + 1], kernel_names[LG_RULES_MAX + 1];
-	_cleanup_(lg_rules_free) struct lg_rules *rules = NULL;
-	static struct lg_ruleset set, kernel_set;
-	struct lg_complaint c = { 0 };
-	char text[1024] = "";
-	json_t *list = NULL;
-	int r;
-
-	r = asked_read(n, &rules, &c);
-	if (r == 0)
-		r = lg_node_rules_compile(n, rules, &set, NULL, names, &c);
-	if (r == 0 && lg_kern_rules_read(n->kern, &kernel_set, kernel_names) < 0)
-		r = lg_complain(&c, "cannot read the rules in the kernel");
-	if (r < 0)
-		lg_complaint_format(&c, text, sizeof(text));
-	else
-		list = sets_compare(&set, names, &kernel_set, kernel_names);
-	list = list ? list : json_array();
-	return json_pack("{s:b, s:s, s:s, s:o, s:o}", "ok", 1, "asked_by", n->config.rules_from_region ? "region" : n->config.rules,
-			 "unusable", text, "version", lg_node_rules_json(n), "apart", list);
 }

@@ -30,5 +30,8 @@ bool lg_node_rules_wanted(void *arg, const struct lg_rules_stamp *stamp);
 void lg_node_rules_whole(void *arg, const struct lg_rules_inbox *inbox);
 void lg_node_rules_say(struct lg_node *n);				/* to the region: what is in force here */
 json_t *lg_node_rules_json(const struct lg_node *n);			/* of the version in force; null: rules are those of a file */
-/* What the kernel has against what was asked for. */
+/* What was asked for, as it would be compiled now. */
+int lg_node_rules_asked(struct lg_node *n, struct lg_rules **ret_rules, struct lg_complaint *c);
+
+/* node_diff.c: what the kernel has against what was asked for. */
 json_t *lg_node_rules_diff(struct lg_node *n);
