@@ -77,7 +77,7 @@ static void on_rules(void *arg, const struct lg_rules_part *part)
 
 static int node_start(struct lg_loop *loop, struct node *node, size_t i, const char *address, const char *region)
 {
-	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_batch_end, NULL, on_rules };
+	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_batch_end, NULL, on_rules, NULL };
 	struct lg_lease_hello hello = { .incarnation = 1, .regions_version = 1 };
 	struct lg_complaint c = { 0 };
 	int r;

@@ -145,7 +145,8 @@ static int lessor_fill(struct lessor *l, uint32_t n_keys)
 /* Ends with its parent. */
 static int lessor_main(const struct grpc *g, int port_fd)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL,
+								  NULL, NULL };
 	struct lessor l = { .rule = g->rule };
 	struct lg_lease_server *server;
 	struct lg_complaint c;
@@ -280,7 +281,7 @@ static int start_lessor(struct grpc *g, int *ret_port)
 
 static int connect_holder(struct grpc *g, int port)
 {
-	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL };
+	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL, NULL };
 	static const struct lg_lease_hello hello = { .holder = "far", .region = "far", .is_region = true, .incarnation = 1 };
 	struct lg_complaint c;
 	char address[32];

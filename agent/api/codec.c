@@ -253,6 +253,13 @@ static int check_rules_part(const Leasegate__V1__RulesPart *part, struct lg_comp
 	return check_version("the region of the rules", part->version, c);
 }
 
+static int check_regions(const Leasegate__V1__RegionList *list, struct lg_complaint *c)
+{
+	if (list && (!list->version || list->version > INT64_MAX || !list->text.len || list->text.len > LG_REGION_LIST_BYTES_MAX))
+		return lg_complain(c, "a list of regions of version %" PRIu64 " with %zu bytes", list->version, list->text.len);
+	return 0;
+}
+
 static int check_hello(const Leasegate__V1__Hello *hello, struct lg_complaint *c)
 {
 	int r;
@@ -287,7 +294,7 @@ static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complai
 {
 	int parts;
 
-	if (m->hello && (m->n_asks || m->synced || m->n_lives || m->rules))
+	if (m->hello && (m->n_asks || m->synced || m->n_lives || m->rules || m->regions))
 		return lg_complain(c, "hello does not stand alone");
 	if (m->synced && m->synced->forgot_age_ms > LG_WIRE_AGE_MAX_MS)
 		return lg_complain(c, "synced: forgot_age_ms is out of range");
@@ -298,7 +305,7 @@ static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complai
 		parts = check_parts(m->lives, m->n_lives, c);
 	if (parts < 0)
 		return parts;
-	if (check_rules_state(m->rules, c) < 0)
+	if (check_rules_state(m->rules, c) < 0 || check_regions(m->regions, c) < 0)
 		return -EINVAL;
 	if (m->n_asks > LG_BATCH_KEYS_MAX)
 		return lg_complain(c, "%zu asks, of at most %d", m->n_asks, LG_BATCH_KEYS_MAX);
@@ -313,13 +320,13 @@ static int check_holder(const Leasegate__V1__HolderMessage *m, struct lg_complai
 
 static int check_lessor(const Leasegate__V1__LessorMessage *m, struct lg_complaint *c)
 {
-	if (m->welcome && (m->n_grants || m->rules))
+	if (m->welcome && (m->n_grants || m->rules || m->regions))
 		return lg_complain(c, "welcome does not stand alone");
 	if (m->slot_map && check_map(m->slot_map, c) < 0)
 		return -EINVAL;
 	if (m->welcome)
 		return check_welcome(m->welcome, c);
-	if (check_rules_part(m->rules, c) < 0)
+	if (check_rules_part(m->rules, c) < 0 || check_regions(m->regions, c) < 0)
 		return -EINVAL;
 	if (m->n_grants > LG_BATCH_KEYS_MAX)
 		return lg_complain(c, "%zu grants, of at most %d", m->n_grants, LG_BATCH_KEYS_MAX);
@@ -419,6 +426,23 @@ bool lg_holder_msg_rules(const struct lg_holder_msg *msg, struct lg_rules_state 
 	if (msg->m->rules)
 		copy_rules_state(ret_state, msg->m->rules);
 	return msg->m->rules != NULL;
+}
+
+static bool copy_regions(struct lg_region_list *to, const Leasegate__V1__RegionList *from)
+{
+	if (from)
+		*to = (struct lg_region_list){ .version = from->version, .text = (const char *)from->text.data, .len = from->text.len };
+	return from != NULL;
+}
+
+bool lg_holder_msg_regions(const struct lg_holder_msg *msg, struct lg_region_list *ret_list)
+{
+	return copy_regions(ret_list, msg->m->regions);
+}
+
+bool lg_lessor_msg_regions(const struct lg_lessor_msg *msg, struct lg_region_list *ret_list)
+{
+	return copy_regions(ret_list, msg->m->regions);
 }
 
 bool lg_lessor_msg_rules(const struct lg_lessor_msg *msg, struct lg_rules_part *ret_part)

@@ -39,6 +39,8 @@ bool lg_holder_msg_is_synced(const struct lg_holder_msg *msg, uint64_t *ret_forg
 bool lg_holder_msg_synced_part(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part);
 bool lg_holder_msg_live(const struct lg_holder_msg *msg, size_t i, struct lg_slot_part *ret_part);
 bool lg_holder_msg_rules(const struct lg_holder_msg *msg, struct lg_rules_state *ret_state);
+/* What it points to lives as long as the message. */
+bool lg_holder_msg_regions(const struct lg_holder_msg *msg, struct lg_region_list *ret_list);
 
 /* ---- from a lessor ---- */
 struct lg_lessor_msg;
@@ -50,6 +52,7 @@ size_t lg_lessor_msg_count(const struct lg_lessor_msg *msg);
 bool lg_lessor_msg_map(const struct lg_lessor_msg *msg, struct lg_slot_map *ret_map);
 /* What it points to lives as long as the message. */
 bool lg_lessor_msg_rules(const struct lg_lessor_msg *msg, struct lg_rules_part *ret_part);
+bool lg_lessor_msg_regions(const struct lg_lessor_msg *msg, struct lg_region_list *ret_list);
 void lg_lessor_msg_grant(const struct lg_lessor_msg *msg, size_t i, struct lg_wire_key *ret_key, struct lg_grant *ret_grant);
 
 /* ---- writing: what is out of range is brought to the nearest value that is safe, a shorter age or a smaller wish ---- */
@@ -61,5 +64,7 @@ void lg_codec_put_lives(struct lg_text *out, const struct lg_slot_part *parts, s
 void lg_codec_put_map(struct lg_text *out, const struct lg_slot_map *map);
 void lg_codec_put_rules_state(struct lg_text *out, const struct lg_rules_state *state);
 void lg_codec_put_rules_part(struct lg_text *out, const struct lg_rules_part *part);
+void lg_codec_put_regions_up(struct lg_text *out, const struct lg_region_list *list);	/* to a lessor */
+void lg_codec_put_regions_down(struct lg_text *out, const struct lg_region_list *list);	/* to a holder */
 void lg_codec_put_welcome(struct lg_text *out, const struct lg_lease_welcome *welcome);
 void lg_codec_put_grant(struct lg_text *out, const struct lg_wire_key *key, const struct lg_grant *grant);

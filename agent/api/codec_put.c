@@ -201,6 +201,33 @@ void lg_codec_put_rules_part(struct lg_text *out, const struct lg_rules_part *pa
 	pack(out, &m.base);
 }
 
+static Leasegate__V1__RegionList wire_regions(const struct lg_region_list *list)
+{
+	Leasegate__V1__RegionList wire = LEASEGATE__V1__REGION_LIST__INIT;
+
+	wire.version = list->version;
+	wire.text = (ProtobufCBinaryData){ .len = list->len, .data = (uint8_t *)(uintptr_t)list->text };
+	return wire;
+}
+
+void lg_codec_put_regions_up(struct lg_text *out, const struct lg_region_list *list)
+{
+	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;
+	Leasegate__V1__RegionList wire = wire_regions(list);
+
+	m.regions = &wire;
+	pack(out, &m.base);
+}
+
+void lg_codec_put_regions_down(struct lg_text *out, const struct lg_region_list *list)
+{
+	Leasegate__V1__LessorMessage m = LEASEGATE__V1__LESSOR_MESSAGE__INIT;
+	Leasegate__V1__RegionList wire = wire_regions(list);
+
+	m.regions = &wire;
+	pack(out, &m.base);
+}
+
 void lg_codec_put_hello(struct lg_text *out, const struct lg_lease_hello *hello)
 {
 	Leasegate__V1__HolderMessage m = LEASEGATE__V1__HOLDER_MESSAGE__INIT;

@@ -187,6 +187,14 @@ static void on_rules(struct lg_lease_client *client, const struct lg_lessor_msg 
 		client->handlers.rules(client->arg, &part);
 }
 
+static void on_regions(struct lg_lease_client *client, const struct lg_lessor_msg *msg)
+{
+	struct lg_region_list list;
+
+	if (client->handlers.regions && lg_lessor_msg_regions(msg, &list))
+		client->handlers.regions(client->arg, &list);
+}
+
 static void malformed(struct lg_lease_client *client, const char *what)
 {
 	char why[sizeof(client->why)];
@@ -217,9 +225,11 @@ static void on_message(void *arg, struct lg_grpc_stream *stream, const uint8_t *
 		on_welcome(client, &welcome, msg);
 	else
 		on_news(client, msg);
-	/* Rules need no leases, and no waiting. */
-	if (client->state == UP || client->state == WAITING)
+	/* Rules need no leases, and no waiting; nor do regions. */
+	if (client->state == UP || client->state == WAITING) {
 		on_rules(client, msg);
+		on_regions(client, msg);
+	}
 }
 
 static void on_closed(void *arg, struct lg_grpc_stream *stream, int status, const char *why)
@@ -432,26 +442,32 @@ void lg_lease_client_flush(struct lg_lease_client *client)
 	drain_later(client);
 }
 
-/* In a message of its own: two states in one would be joined. */
-static int say_rules(struct lg_lease_client *client)
+/* In a message of its own: two of a kind in one would be joined. */
+static void say_alone(struct lg_lease_client *client, const struct lg_text *text, const char *what)
 {
-	_cleanup_text_ struct lg_text text = { 0 };
+	int r;
 
-	lg_codec_put_rules_state(&text, &client->hello.rules);
-	return lg_text_ok(&text) ? lg_grpc_send(client->stream, text.s, text.len) : -ENOMEM;
+	if ((client->state != UP && client->state != WAITING) || client->failed)
+		return;
+	r = lg_text_ok(text) ? lg_grpc_send(client->stream, text->s, text->len) : -ENOMEM;
+	if (r < 0)
+		fail_later(client, r == -ENOBUFS ? what : lg_batch_why(r));
 }
 
 void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state)
 {
-	int r;
+	_cleanup_text_ struct lg_text text = { 0 };
 
 	client->hello.wants_rules = true;
 	client->hello.rules = *state;
-	if ((client->state != UP && client->state != WAITING) || client->failed)
-		return;
-	r = say_rules(client);
-	if (r < 0 && r != -ENOBUFS)
-		fail_later(client, lg_batch_why(r));
-	else if (r < 0)
-		fail_later(client, "the lessor reads too slowly to be told of rules");
+	lg_codec_put_rules_state(&text, state);
+	say_alone(client, &text, "the lessor reads too slowly to be told of rules");
+}
+
+void lg_lease_client_regions(struct lg_lease_client *client, const struct lg_region_list *list)
+{
+	_cleanup_text_ struct lg_text text = { 0 };
+
+	lg_codec_put_regions_up(&text, list);
+	say_alone(client, &text, "the lessor reads too slowly to be told of regions");
 }

@@ -50,6 +50,15 @@ struct lg_rules_part {
 	uint64_t age_ms;	/* since it was packed */
 };
 
+#define LG_REGION_LIST_BYTES_MAX 32768
+
+/* A list of regions (lg_config_regions_parse()). */
+struct lg_region_list {
+	uint64_t version;
+	const char *text;	/* borrowed */
+	size_t len;
+};
+
 /* Who a holder is. */
 struct lg_lease_hello {
 	char holder[LG_NAME_LEN];	/* host name, or region name towards a home */
@@ -84,6 +93,7 @@ struct lg_lease_client_handlers {
 	/* Right after `up`, and when it has changed. May be NULL. */
 	void (*map)(void *arg, const struct lg_slot_map *map);
 	void (*rules)(void *arg, const struct lg_rules_part *part);	/* NULL: they are not wanted */
+	void (*regions)(void *arg, const struct lg_region_list *list);	/* one newer than ours; NULL: likewise */
 };
 /* Connects, keeps connected (backoff 50 ms to 2 s with jitter, keepalive ping each 2 s with a 5 s deadline), says hello. */
 int lg_lease_client_new(struct lg_loop *loop, const char *address, const struct lg_lease_hello *hello,
@@ -110,6 +120,8 @@ void lg_lease_client_lives(struct lg_lease_client *client, const struct lg_slot_
 void lg_lease_client_flush(struct lg_lease_client *client);
 /* Rules are wanted from the lessor, and this is what is had of them: said now if it is up, and by each hello from now on. */
 void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state);
+/* At once; lost while it is not up. */
+void lg_lease_client_regions(struct lg_lease_client *client, const struct lg_region_list *list);
 
 /* ---- lessor's end ---- */
 struct lg_lease_server;
@@ -130,6 +142,7 @@ struct lg_lease_server_handlers {
 	void (*rules)(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state);	/* NULL: nobody is sent any */
 	/* A question of an operator (api/remote.h), once lg_lease_server_operators() says whose may ask. */
 	json_t *(*question)(void *arg, const char *asker, const json_t *request);
+	void (*regions)(void *arg, struct lg_lease_peer *peer, const struct lg_region_list *list);	/* of a region's stream; may be NULL */
 };
 int lg_lease_server_new(struct lg_loop *loop, const char *address, const struct lg_lease_server_handlers *handlers,
 			void *arg, struct lg_lease_server **ret_server, struct lg_complaint *c);
@@ -158,6 +171,7 @@ void lg_lease_peer_grant(struct lg_lease_peer *peer, const struct lg_wire_key *k
 void lg_lease_peer_map(struct lg_lease_peer *peer, const struct lg_slot_map *map);
 void lg_lease_peer_flush(struct lg_lease_peer *peer);
 void lg_lease_peer_rules(struct lg_lease_peer *peer, const struct lg_rules_part *part);
+void lg_lease_peer_regions(struct lg_lease_peer *peer, const struct lg_region_list *list);
 /* Ends the stream with UNAVAILABLE; `gone` is not called for it, and it is freed (inside a handler called for it, after that). */
 void lg_lease_peer_close(struct lg_lease_peer *peer, const char *why);
 void lg_lease_peer_set_user(struct lg_lease_peer *peer, void *user);

@@ -198,6 +198,15 @@ static void on_rules(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 		handlers->rules(peer->server->arg, peer, &state);
 }
 
+static void on_regions(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
+{
+	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
+	struct lg_region_list list;
+
+	if (peer->stream && handlers->regions && lg_holder_msg_regions(msg, &list))
+		handlers->regions(peer->server->arg, peer, &list);
+}
+
 static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg)
 {
 	const struct lg_lease_server_handlers *handlers = &peer->server->handlers;
@@ -221,6 +230,7 @@ static void on_batch(struct lg_lease_peer *peer, const struct lg_holder_msg *msg
 			handlers->synced_slots(arg, peer, &part, forgot_age_ms);
 	}
 	on_rules(peer, msg);
+	on_regions(peer, msg);
 	if (peer->stream)
 		handlers->batch_end(arg, peer);
 }
@@ -446,6 +456,15 @@ void lg_lease_peer_rules(struct lg_lease_peer *peer, const struct lg_rules_part 
 	if (!is_usable(peer))
 		return;
 	lg_codec_put_rules_part(&peer->batch.text, part);
+	lg_lease_peer_flush(peer);
+}
+
+void lg_lease_peer_regions(struct lg_lease_peer *peer, const struct lg_region_list *list)
+{
+	lg_lease_peer_flush(peer);
+	if (!is_usable(peer))
+		return;
+	lg_codec_put_regions_down(&peer->batch.text, list);
 	lg_lease_peer_flush(peer);
 }
 

@@ -37,6 +37,7 @@ extern const struct lg_ctl_command lg_ctl_commands[];
 int lg_ctl_status(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_keys(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_rules(const struct lg_ctl *ctl, int argc, char **argv);
+int lg_ctl_regions(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_leases(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_usage_run(const struct lg_ctl *ctl, int argc, char **argv);
 int lg_ctl_curve(const struct lg_ctl *ctl, int argc, char **argv);
@@ -60,6 +61,8 @@ int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern);
 int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c);
 /* The same for a request that says more. */
 int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *request, json_t **ret_reply, struct lg_complaint *c);
+/* Who runs this, for records: who called sudo, else the user. */
+const char *lg_ctl_who(void);
 /* Prints and drops the reference. */
 int lg_ctl_print(json_t *value);
 /* Whether bypass is on, as JSON, and that as a line (bypass.c). */

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <poll.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -28,14 +27,6 @@ struct doing {
 };
 
 /* ---- arguments ---- */
-
-static const char *who(void)
-{
-	const char *sudo = getenv("SUDO_USER");
-	const struct passwd *pw = sudo && *sudo ? NULL : getpwuid(geteuid());
-
-	return sudo && *sudo ? sudo : pw ? pw->pw_name : "?";
-}
 
 static int for_read(struct doing *d, const char *text)
 {
@@ -550,7 +541,7 @@ static int run(struct doing *d)
 	/* Sessions at this machine say nothing about those at the server's. */
 	if (!json_object_get(d->request, "peers") && !d->ctl->remote)
 		json_object_set_new(d->request, "peers", lg_ctl_peers_json());
-	json_object_set_new(d->request, "by", json_string(who()));
+	json_object_set_new(d->request, "by", json_string(lg_ctl_who()));
 	r = takes(d, "apply") ? file_read(d) : 0;
 	return r ? r : change(d);
 }

@@ -41,6 +41,17 @@ const struct lg_ctl_command lg_ctl_commands[] = {
 	  "On a machine with a node:\n"
 	  "  diff              what the kernel has against what was asked for; exit 1 if that differs\n",
 	  lg_ctl_rules },
+	{ "regions", "[show | history | add NAME --address HOST:PORT [--hosts N] | drain NAME [--lost] | undrain NAME | remove NAME [--lost]] "
+		     "[--dry-run] [--yes]",
+	  "the list of regions, and changes of it while all goes on",
+	  "On a machine with a region server; a change at one region is one for all of them:\n"
+	  "  add NAME          the keys whose home it becomes begin there empty. Its own configuration names it and one other at least\n"
+	  "  drain NAME        its keys get other homes; its hosts lease as before. --lost: it is gone for good, and is not waited for\n"
+	  "  undrain NAME      it is a home of keys again\n"
+	  "  remove NAME       once it drains; what its hosts hold runs out\n"
+	  "  history           the versions, who made them and why\n"
+	  "  --dry-run         says what would be, and changes nothing\n",
+	  lg_ctl_regions },
 	{ "leases", "[--history [--key KEY] [--rule NAME] [--since DURATION]]",
 	  "the leases the running daemons hold and have given, tier by tier; and what has happened to them",
 	  "  --history         what the region server has noted: grants, reports, returns, lapses, refusals, oldest first\n"

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,4 +111,12 @@ const char *lg_ctl_number(uint64_t value, char *buf, size_t len)
 	}
 	buf[o] = '\0';
 	return buf;
+}
+
+const char *lg_ctl_who(void)
+{
+	const char *sudo = getenv("SUDO_USER");
+	const struct passwd *pw = sudo && *sudo ? NULL : getpwuid(geteuid());
+
+	return sudo && *sudo ? sudo : pw ? pw->pw_name : "?";
 }

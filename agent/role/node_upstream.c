@@ -63,6 +63,35 @@ static void on_batch_end(void *arg)
 	lg_node_flush(arg);
 }
 
+/* The shares that apply without the region depend on how many regions there are. */
+static void on_regions(void *arg, const struct lg_region_list *list)
+{
+	_cleanup_free_ struct lg_config *got = calloc(1, sizeof(*got));
+	const struct lg_rules_text kept = { .text = (char *)(uintptr_t)list->text, .len = list->len };
+	struct lg_complaint c = { 0 };
+	struct lg_node *n = arg;
+	int r;
+
+	if (!got || list->version <= n->config.regions_version)
+		return;
+	r = lg_config_regions_parse(list->text, list->len, "a list of regions", got, &c);
+	if (r == 0)
+		r = lg_config_regions_take(&n->config, got, &c);
+	if (r < 0) {
+		lg_error("regions: version %llu of the list cannot be used here, what was goes on: %s", (unsigned long long)list->version,
+			 c.text);
+		return;
+	}
+	r = lg_rules_text_store(n->config.state_dir, LG_REGIONS_KEPT(LG_CONFIG_NODE), &kept);
+	if (r < 0)
+		lg_warn("cannot write %s to %s: %s; a start without the region would take an older list", LG_REGIONS_KEPT(LG_CONFIG_NODE),
+			n->config.state_dir, strerror(-r));
+	r = lg_node_rules_apply(n, n->rules, NULL, &c);
+	if (r < 0)
+		lg_error("regions: the rules cannot be put into force with the new list: %s", c.text);
+	lg_info("regions: version %llu of the list: %zu regions", (unsigned long long)list->version, n->config.n_regions);
+}
+
 bool lg_node_upstream_is_up(const struct lg_node *n)
 {
 	return n->replicas && lg_replicas_are_up(n->replicas);
@@ -71,7 +100,7 @@ bool lg_node_upstream_is_up(const struct lg_node *n)
 int lg_node_upstream_start(struct lg_node *n, struct lg_complaint *c)
 {
 	static const struct lg_replicas_handlers handlers = { on_welcome, on_slots, on_down, on_grant, on_batch_end,
-							      lg_node_rules_wanted, lg_node_rules_whole };
+							      lg_node_rules_wanted, lg_node_rules_whole, on_regions };
 	struct lg_lease_hello hello = { .regions_version = n->config.regions_version, .max_keys = n->config.max_keys };
 	struct lg_replicas_options options = { .address = n->config.upstream, .hello = &hello, .region = n->config.region,
 					       .n_holders = lg_node_hosts_in_region(n) };

@@ -36,6 +36,7 @@ struct lg_replicas {
 	uint32_t n_holders;
 	bool wants_rules;
 	struct lg_rules_state rules;		/* what is had of them */
+	struct lg_region_list regions;		/* as in the options */
 	struct lg_upstream *upstreams;
 	struct replica *owner[LG_KEY_SLOTS];	/* by whose stream a slot is up; NULL: it is not */
 	struct replica v[LG_REPLICAS_MAX];	/* the first is that of the listed address */
@@ -148,6 +149,8 @@ static void client_up(void *arg, const struct lg_lease_welcome *welcome)
 	p->is_up = true;
 	p->n_connects++;
 	p->why[0] = '\0';
+	if (welcome->regions_version < r->regions.version)
+		lg_lease_client_regions(p->client, &r->regions);
 }
 
 static void client_down(void *arg, const char *why)
@@ -227,6 +230,14 @@ static void client_rules(void *arg, const struct lg_rules_part *part)
 	lg_lease_client_rules(p->client, &state);
 }
 
+static void client_regions(void *arg, const struct lg_region_list *list)
+{
+	struct replica *p = arg;
+
+	if (!p->is_over && !p->is_wrong && p->set->handlers.regions)
+		p->set->handlers.regions(p->set->arg, list);
+}
+
 /* Its place is free again. */
 static void replica_free(struct replica *p)
 {
@@ -238,7 +249,7 @@ static void replica_free(struct replica *p)
 static int replica_call(struct replica *p, struct lg_replicas *r, const char *address, struct lg_complaint *c)
 {
 	static const struct lg_lease_client_handlers handlers = { client_up, client_down, client_grant, client_batch_end, client_map,
-								  client_rules };
+								  client_rules, client_regions };
 	int result;
 
 	*p = (struct replica){ .set = r, .is_listed = true };
@@ -314,6 +325,7 @@ int lg_replicas_new(struct lg_loop *loop, const struct lg_replicas_options *opti
 	r->tls = options->tls;
 	snprintf(r->region, sizeof(r->region), "%s", options->region);
 	r->n_holders = options->n_holders;
+	r->regions = options->regions;
 	r->upstreams = upstreams;
 	result = replica_call(&r->v[0], r, options->address, c);
 	if (result < 0) {

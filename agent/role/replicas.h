@@ -26,6 +26,8 @@ struct lg_replicas_handlers {
 	/* Is this version news? And a whole one that is. Each server sends it on its own stream. */
 	bool (*rules_wanted)(void *arg, const struct lg_rules_stamp *stamp);
 	void (*rules)(void *arg, const struct lg_rules_inbox *whole);
+	/* A list of regions newer than that of the hello. NULL: it is not wanted. */
+	void (*regions)(void *arg, const struct lg_region_list *list);
 };
 
 struct lg_replicas_options {
@@ -34,6 +36,7 @@ struct lg_replicas_options {
 	struct lg_tls *tls;			/* NULL: clear text */
 	const char *region;			/* of the lessor, as its certificate must say */
 	uint32_t n_holders;			/* that the lessor has */
+	struct lg_region_list regions;		/* for servers that have an older one; version 0: none */
 };
 
 /* upstreams: one per slot, of the caller's, as long as this lives. */

@@ -10,8 +10,10 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "api/lease_rpc.h"
 #include "base/log.h"
 #include "loop/loop.h"
+#include "role/last_rules.h"
 #include "rules/document.h"
 #include "rules/explain.h"
 #include "rules/yaml.h"
@@ -49,12 +51,51 @@ void lg_role_await_end(struct lg_source *ender, const struct lg_rules_doc *doc)
 		lg_source_arm(ender, end_ns - now_ns < FAR_NS ? end_ns - now_ns : FAR_NS);
 }
 
+static bool is_same_list(const struct lg_config *a, const struct lg_config *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->n_regions; i++)
+		for (size_t j = 0; j < b->n_regions; j++)
+			n += strcmp(a->regions[i].name, b->regions[j].name) == 0 && a->regions[i].is_draining == b->regions[j].is_draining;
+	return n == a->n_regions && n == b->n_regions;
+}
+
+/* A list that was made at run time counts if it is newer than the one of the file. */
+static int regions_kept(enum lg_config_role role, struct lg_config *config, struct lg_complaint *c)
+{
+	_cleanup_free_ struct lg_config *kept = calloc(1, sizeof(*kept));
+	struct lg_rules_text text = { 0 };
+	int r;
+
+	if (!config->region[0])
+		return 0;
+	if (!kept)
+		return -ENOMEM;
+	r = lg_rules_text_load(config->state_dir, LG_REGIONS_KEPT(role), LG_REGION_LIST_BYTES_MAX, &text, c);
+	if (r == -ENOENT) {
+		*c = (struct lg_complaint){ 0 };
+		return 0;
+	}
+	if (r == 0)
+		r = lg_config_regions_parse(text.text, text.len, LG_REGIONS_KEPT(role), kept, c);
+	lg_rules_text_fini(&text);
+	if (r == 0 && kept->regions_version == config->regions_version && !is_same_list(kept, config))
+		return lg_complain(c, "regions: version %" PRIu64 " of the list was put into force at run time with other regions: write them "
+				      "(`leasegate regions history` has them), or a higher version", kept->regions_version);
+	if (r < 0 || kept->regions_version <= config->regions_version)
+		return r;
+	lg_info("regions: version %" PRIu64 " of the list, as it was put into force at run time, is newer than version %" PRIu64
+		" of the configuration", kept->regions_version, config->regions_version);
+	return lg_config_regions_take(config, kept, c);
+}
+
 bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,
 		  struct lg_rules **ret_rules)
 {
 	struct lg_complaint c = { 0 };
 
-	if (lg_config_read(args->config_path, role, ret_config, &c) < 0) {
+	if (lg_config_read(args->config_path, role, ret_config, &c) < 0 || regions_kept(role, ret_config, &c) < 0) {
 		log_complaint(&c);
 		return false;
 	}

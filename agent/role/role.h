@@ -46,6 +46,9 @@ extern const struct lg_role lg_roles[];
 int lg_node_run(const struct lg_role_args *args);
 int lg_server_run(const struct lg_role_args *args);
 
+/* In the state folder: a list of regions that was made at run time, as the node and the server each keep it. */
+#define LG_REGIONS_KEPT(role) ((role) == LG_CONFIG_NODE ? "regions.node.yaml" : "regions.region.yaml")
+
 /* Configuration and, unless ret_rules is NULL, rules as the arguments say; logs the complaint and returns false on failure. */
 bool lg_role_read(const struct lg_role_args *args, enum lg_config_role role, struct lg_config *ret_config,
 		  struct lg_rules **ret_rules);

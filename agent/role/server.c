@@ -20,7 +20,6 @@
 
 #define SWEEP_PERIOD_NS (1 * LG_NS_PER_S)
 #define PRUNE_PERIOD_NS (60 * LG_NS_PER_S)
-#define LIFE_OVER 64	/* beside the exit codes: another life follows */
 
 /* ---- rules ---- */
 
@@ -250,6 +249,7 @@ static void on_sweep(void *arg)
 	lg_server_sweep(arg);
 	lg_server_escrow_sweep(arg);
 	lg_server_journal_watch(arg);
+	lg_server_regions_sweep(arg);
 	lg_slots_settle(arg);
 }
 
@@ -280,6 +280,7 @@ static void on_hup(void *arg)
 
 static void on_stop(void *arg)
 {
+	((struct lg_server *)arg)->stop_code = LG_EXIT_OK;
 	lg_service_stopping();
 	lg_server_escrow_finish(arg, lg_slots_leave);
 }
@@ -329,6 +330,10 @@ static int self_find(struct lg_server *s)
 			s->homes[i].upstreams[slot].rand = lg_clock_now_ns() + LG_KEY_SLOTS * i + slot;
 		if (strcmp(s->names[i], s->config.region) == 0)
 			s->self = i;
+		if (s->config.regions[i].is_draining)
+			continue;
+		s->home_index[s->n_homes] = i;
+		s->home_names[s->n_homes++] = s->names[i];
 	}
 	return 0;
 }
@@ -350,7 +355,8 @@ static int outside_start(struct lg_server *s, struct lg_complaint *c)
 static int service_start(struct lg_server *s, struct lg_complaint *c)
 {
 	static const struct lg_lease_server_handlers handlers = { lg_streams_hello, on_ask, on_synced, on_batch_end, lg_streams_gone,
-								  on_synced_slots, lg_streams_lives, on_rules, lg_server_operator };
+								  on_synced_slots, lg_streams_lives, on_rules, lg_server_operator,
+								  lg_server_regions_told };
 	int r;
 
 	r = lg_lease_server_new(s->loop, s->config.listen, &handlers, s, &s->service, c);
@@ -414,7 +420,7 @@ void lg_server_saved(struct lg_server *s)
 	int r;
 
 	if (s->is_spoiled) {
-		lg_loop_stop(s->loop, lg_store_is_shared(s->store) ? LIFE_OVER : LG_EXIT_REFUSED);
+		lg_loop_stop(s->loop, lg_store_is_shared(s->store) ? LG_LIFE_OVER : LG_EXIT_REFUSED);
 		return;
 	}
 	r = lg_server_journal_start(s, &c);
@@ -486,7 +492,8 @@ static int store_start(struct lg_server *s, struct lg_complaint *c)
 		return r;
 	if (strcmp(s->config.store, "memory") == 0)
 		lg_warn("store: memory forgets at a restart who holds leases: a restart may then admit a budget twice; use sqlite");
-	return lg_server_rules_watch(s);
+	r = lg_server_regions_watch(s);
+	return r < 0 ? r : lg_server_rules_watch(s);
 }
 
 /* A descriptor for each holder: as many as the process may have. */
@@ -553,7 +560,8 @@ static int server_start(struct lg_server *s, const struct lg_role_args *args, st
 		r = outside_start(s, &c);
 	if (r == 0)
 		r = store_start(s, &c);
-	if (r == 0)
+	/* Of the whole process: a later life finds it done. */
+	if (r == 0 && is_first)
 		r = server_drop(s, &c);
 	return r < 0 ? start_failed(r, &c) : LG_EXIT_OK;
 }
@@ -573,6 +581,7 @@ static void server_stop(struct lg_server *s)
 		lg_source_free(s->sources[i]);
 	lg_server_journal_stop(s);
 	lg_server_rules_stop(s);
+	lg_server_regions_stop(s);
 	lg_store_free(s->store);
 	lg_holders_stop(s);
 	lg_rules_free(s->first_rules);
@@ -613,7 +622,7 @@ int lg_server_run(const struct lg_role_args *args)
 	_cleanup_(lg_http_keeper_free) struct lg_http_keeper *keeper = NULL;
 	int code = life_run(args, &keeper, true);
 
-	while (code == LIFE_OVER)
+	while (code == LG_LIFE_OVER)
 		code = life_run(args, &keeper, false);
 	return code;
 }

@@ -30,6 +30,7 @@
 #include "role/secure.h"
 #include "role/server_escrow.h"
 #include "role/server_journal.h"
+#include "role/server_regions.h"
 #include "role/server_rules.h"
 #include "store/journal.h"
 #include "store/store.h"
@@ -199,11 +200,16 @@ struct lg_server_slots {
 	struct lg_source *timer;
 };
 
+#define LG_LIFE_OVER 64	/* beside the exit codes: another life follows */
+
 struct lg_server {
 	struct lg_config config;
 	struct lg_secret secret_keys;	/* what keys of secret rules are hashed with */
 	size_t self;			/* our index in the list */
 	const char *names[LG_REGIONS_MAX];
+	const char *home_names[LG_REGIONS_MAX];	/* of those that do not drain, and their indices */
+	size_t home_index[LG_REGIONS_MAX];
+	size_t n_homes;
 	struct lg_server_rule rules[LG_RULES_MAX];
 	uint32_t epoch;			/* the largest that this server has had */
 	int lock_fd;
@@ -212,6 +218,8 @@ struct lg_server {
 	struct lg_store *store;
 	struct lg_rules *first_rules;	/* until a life begins with them */
 	struct lg_server_rules rules_now;	/* of the region's store */
+	struct lg_server_regions list;
+	int stop_code;			/* of an orderly end: an exit code, or LG_LIFE_OVER */
 	struct lg_secure secure;
 	struct lg_lease_server *service;
 	struct lg_http_keeper *keeper;	/* of the process; NULL: no metrics are wanted */
@@ -307,6 +315,7 @@ int lg_slot_life_read(struct lg_server *s, uint32_t slot, struct lg_server_life 
 int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life);
 /* Makes it durable of each slot, once so, that its life has learned what its predecessor had out: looked at each second. */
 void lg_slots_settle(struct lg_server *s);
+bool lg_slots_are_settled(const struct lg_server *s);
 
 /* server_past.c */
 /* Is the store the one of our last life? */

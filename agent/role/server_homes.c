@@ -163,11 +163,13 @@ static void on_batch_end(void *arg)
 int lg_homes_start(struct lg_server *s, struct lg_complaint *c)
 {
 	static const struct lg_replicas_handlers handlers = { on_welcome, on_slots, on_down, on_grant, on_batch_end,
-							      lg_server_rules_wanted, lg_server_rules_whole };
+							      lg_server_rules_wanted, lg_server_rules_whole, NULL };
 	struct lg_lease_hello hello = { .is_region = true, .incarnation = 1, .regions_version = s->config.regions_version };
 	struct lg_replicas_options options = { .hello = &hello, .tls = s->secure.tls };
 	int r = 0;
 
+	if (!lg_server_regions_list(s, &options.regions))
+		options.regions.version = 0;
 	snprintf(hello.holder, sizeof(hello.holder), "%s", s->config.region);
 	snprintf(hello.region, sizeof(hello.region), "%s", s->config.region);
 	snprintf(hello.replica, sizeof(hello.replica), "%s", s->slots.name);

@@ -59,7 +59,7 @@ uint32_t lg_server_place(const struct lg_server *s, const struct lg_key *key, si
 	size_t len = lg_key_bytes(s->rules[key->rule_id - 1].def.name, key->form, key->a, key->b, bytes);
 
 	if (ret_home)
-		*ret_home = lg_home_of(s->names, s->config.n_regions, bytes, len);
+		*ret_home = s->home_index[lg_home_of(s->home_names, s->n_homes, bytes, len)];
 	return lg_slot_of(bytes, len);
 }
 

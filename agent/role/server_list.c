@@ -25,7 +25,7 @@ struct lg_server_stored_list lg_list_of(const struct lg_config *config)
 	struct lg_server_stored_list l = { .version = config->regions_version };
 
 	for (size_t i = 0; i < config->n_regions; i++)
-		l.names += XXH3_64bits(config->regions[i].name, strlen(config->regions[i].name));
+		l.names += XXH3_64bits_withSeed(config->regions[i].name, strlen(config->regions[i].name), config->regions[i].is_draining);
 	return l;
 }
 
@@ -79,8 +79,8 @@ int lg_list_hello(struct lg_server *s, const struct lg_lease_hello *hello)
 		return 1;
 	if (hello->regions_version > ours && hello->regions_version > s->newest_list) {
 		s->newest_list = hello->regions_version;
-		lg_error("regions: %s has version %llu of the list, this region %llu: it lends nothing as a home until it is "
-			 "restarted with the newer list", hello->holder, (unsigned long long)hello->regions_version, (unsigned long long)ours);
+		lg_warn("regions: %s has version %llu of the list, this region %llu: it lends nothing as a home until it has "
+			 "the newer list", hello->holder, (unsigned long long)hello->regions_version, (unsigned long long)ours);
 	}
 	return 0;
 }

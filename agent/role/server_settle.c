@@ -38,16 +38,21 @@ static bool is_ours(const struct lg_server_stored_list *a, const struct lg_serve
 	return a->version == b->version && a->names == b->names;
 }
 
-/* Everybody on the list of regions may hold leases of homes that are not ours to know. */
-static int past_unknown(struct lg_server *s, struct lg_server_slot *v)
+/*
+ * Everybody on the list of regions may hold leases of homes that are not ours to know: on the list of that life, if it is still known who
+ * was on it, as a region that was not can hold nothing; else on ours.
+ */
+static int past_unknown(struct lg_server *s, struct lg_server_slot *v, const struct lg_server_life *life)
 {
+	static char before[LG_REGIONS_MAX][LG_NAME_LEN];
+	size_t n_before = life ? lg_server_regions_before(s, life->list.version, life->list.names, before) : 0;
 	struct lg_server_holder *h;
 	int r = 0;
 
 	if (!v->regions)
 		r = lg_succession_new(lg_clock_now_ns(), &v->regions);
-	for (size_t i = 0; r == 0 && i < s->config.n_regions; i++) {
-		r = lg_holders_get(s, &s->regions, s->names[i], &h);
+	for (size_t i = 0; r == 0 && i < (n_before ? n_before : s->config.n_regions); i++) {
+		r = lg_holders_get(s, &s->regions, n_before ? before[i] : s->names[i], &h);
 		if (r == 0)
 			r = lg_succession_list(v->regions, h->index);
 	}
@@ -72,7 +77,7 @@ int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_serve
 	if (r == 0 && s->past_is_lost)
 		r = lg_past_hosts(&v->hosts);
 	if (r == 0 && (s->past_is_lost || (life ? !is_ours(&life->list, &ours) : ours.version != 1)))
-		r = past_unknown(s, v);
+		r = past_unknown(s, v, s->past_is_lost ? NULL : life);
 	return r;
 }
 
@@ -131,6 +136,14 @@ static int settle_one(struct lg_server *s, struct settling *g, uint32_t slot, si
 	lg_slot_set_add(&g->slots, slot);
 	g->epoch[slot] = s->slots.v[slot].epoch;
 	return 0;
+}
+
+bool lg_slots_are_settled(const struct lg_server *s)
+{
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (s->slots.v[slot].owned && !s->slots.v[slot].settled)
+			return false;
+	return true;
 }
 
 void lg_slots_settle(struct lg_server *s)

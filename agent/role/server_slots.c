@@ -534,7 +534,7 @@ static void leave_look(struct lg_server *s)
 			n++;
 		}
 	if (!n || !lg_store_is_shared(s->store) || give(s, &some) < 0)
-		lg_loop_stop(s->loop, LG_EXIT_OK);
+		lg_loop_stop(s->loop, s->stop_code);
 }
 
 static void say_ready(struct lg_server *s)
@@ -595,7 +595,7 @@ static void on_leave_late(void *arg)
 {
 	struct lg_server *s = arg;
 
-	lg_loop_stop(s->loop, LG_EXIT_OK);
+	lg_loop_stop(s->loop, s->stop_code);
 }
 
 void lg_slots_leave(struct lg_server *s)
@@ -605,7 +605,7 @@ void lg_slots_leave(struct lg_server *s)
 
 	if (s->slots.is_leaving || !s->running || !lg_store_is_shared(s->store) ||
 	    lg_loop_add_timer(s->loop, on_leave_late, s, &s->sources[s->n_sources]) < 0) {
-		lg_loop_stop(s->loop, LG_EXIT_OK);
+		lg_loop_stop(s->loop, s->stop_code);
 		return;
 	}
 	lg_source_arm(s->sources[s->n_sources++], LEAVE_NS);

@@ -214,6 +214,8 @@ json_t *lg_server_admin(void *arg, const json_t *request)
 		return lg_server_journal_page(s, request);
 	if (cmd && strcmp(cmd, "rules") == 0)
 		return lg_server_rules_admin(s, request);
+	if (cmd && strcmp(cmd, "regions") == 0)
+		return lg_server_regions_admin(s, request);
 	if (cmd && strcmp(cmd, "reload") == 0)
 		return reload_json(s);
 	return json_pack("{s:b, s:s}", "ok", 0, "error", "unknown command");

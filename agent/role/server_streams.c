@@ -129,6 +129,7 @@ static void welcome_fill(struct lg_server *s, struct lg_server_stream *stream, s
 	welcome->regions_version = s->config.regions_version;
 	welcome->map = &s->slots.map;
 	lg_server_rules_here(stream);
+	lg_server_regions_here(stream);
 	lg_info("%s %s is here (%s)", h->is_region ? "region" : "host", h->name, lg_lease_peer_address(stream->peer));
 }
 

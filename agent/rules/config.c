@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,7 @@ static int region_item_read(struct reader *r, const struct lg_node *item)
 	text_copy(at, LG_CF_REGION_NAME, "", region->name, sizeof(region->name));
 	text_copy(at, LG_CF_REGION_ADDRESS, "", region->address, sizeof(region->address));
 	region->hosts = (uint32_t)at[LG_CF_REGION_HOSTS].num;
+	region->is_draining = at[LG_CF_REGION_DRAINING].num;
 	if (region_find(config, region->name))
 		return complain(r, at, LG_CF_REGION_NAME, "region \"%s\" is listed twice", region->name);
 	for (size_t i = 0; i < config->n_regions; i++)
@@ -106,6 +108,24 @@ static int region_keys_check(struct reader *r)
 	return 0;
 }
 
+static int list_read(struct reader *r)
+{
+	struct lg_config *config = r->config;
+	size_t n_homes = 0;
+	int err;
+
+	config->regions_version = r->at[LG_CF_VERSION].num;
+	config->far_rtt_ns = r->at[LG_CF_RTT].num;
+	for (const struct lg_node *item = r->at[LG_CF_LIST].node->child; item; item = item->next) {
+		err = region_item_read(r, item);
+		if (err < 0)
+			return err;
+	}
+	for (size_t i = 0; i < config->n_regions; i++)
+		n_homes += !config->regions[i].is_draining;
+	return n_homes ? 0 : complain(r, r->at, LG_CF_LIST, "every region is draining: at least one must be the home of keys");
+}
+
 static int regions_read(struct reader *r)
 {
 	struct lg_config *config = r->config;
@@ -115,13 +135,9 @@ static int regions_read(struct reader *r)
 	err = region_keys_check(r);
 	if (err < 0 || !is_written(r->at, LG_CF_REGION))
 		return err;
-	config->regions_version = r->at[LG_CF_VERSION].num;
-	config->far_rtt_ns = r->at[LG_CF_RTT].num;
-	for (const struct lg_node *item = r->at[LG_CF_LIST].node->child; item; item = item->next) {
-		err = region_item_read(r, item);
-		if (err < 0)
-			return err;
-	}
+	err = list_read(r);
+	if (err < 0)
+		return err;
 	text_copy(r->at, LG_CF_REGION, "", config->region, sizeof(config->region));
 	own = region_find(config, config->region);
 	if (!own)
@@ -422,6 +438,70 @@ int lg_config_parse(const char *text, size_t len, const char *name, enum lg_conf
 	if (err == 0)
 		*ret_config = *config;
 	return err;
+}
+
+int lg_config_regions_parse(const char *text, size_t len, const char *name, struct lg_config *config, struct lg_complaint *c)
+{
+	_cleanup_(lg_tree_free) struct lg_tree *tree = NULL;
+	_cleanup_free_ struct lg_config *got = calloc(1, sizeof(*got));
+	struct reader r = { .file = name, .role = LG_CONFIG_REGION, .config = got, .c = c };
+	int err;
+
+	err = got ? lg_tree_parse(text, len, name, CONFIG_BYTES_MAX, "a list of regions begins with `regions:`", &tree, c) : -ENOMEM;
+	if (err == 0) {
+		r.root = tree->root;
+		err = lg_fields_collect(lg_config_fields, _LG_CF_N, "", LG_FIELD_REGION, tree->root, r.at, c);
+	}
+	if (err == 0 && (!is_written(r.at, LG_CF_REGIONS) || tree->root->n != 1))
+		err = lg_node_complain(tree->root, c, "a list of regions has the key `regions` and no other");
+	if (err == 0)
+		err = list_read(&r);
+	if (err == -ENOMEM)
+		lg_complain(c, "not enough memory to read it");
+	if (err < 0)
+		return err;
+	config->regions_version = got->regions_version;
+	config->far_rtt_ns = got->far_rtt_ns;
+	config->n_regions = got->n_regions;
+	memcpy(config->regions, got->regions, sizeof(config->regions));
+	return 0;
+}
+
+void lg_config_regions_format(const struct lg_config *config, struct lg_text *out)
+{
+	lg_text_addf(out, "regions:\n  version: %" PRIu64 "\n  rtt: %" PRIu64 "us\n  list:\n", config->regions_version,
+		     config->far_rtt_ns / 1000);
+	for (size_t i = 0; i < config->n_regions; i++)
+		lg_text_addf(out, "    - {name: \"%s\", address: \"%s\", hosts: %u, draining: %s}\n", config->regions[i].name,
+			     config->regions[i].address, config->regions[i].hosts, config->regions[i].is_draining ? "true" : "false");
+}
+
+static void follow(char address[LG_ADDRESS_LEN], const char *before, const char *now)
+{
+	if (strcmp(address, before) == 0)
+		snprintf(address, LG_ADDRESS_LEN, "%s", now);
+}
+
+int lg_config_regions_take(struct lg_config *config, const struct lg_config *from, struct lg_complaint *c)
+{
+	const struct lg_region_def *before = region_find(config, config->region), *now = region_find(from, config->region);
+
+	if (!now)
+		return lg_complain(c, "version %" PRIu64 " of the list of regions does not have region %s", from->regions_version,
+				   config->region);
+	if (before) {
+		char address[LG_ADDRESS_LEN];
+
+		snprintf(address, sizeof(address), "%s", before->address);
+		follow(config->upstream, address, now->address);
+		follow(config->listen, address, now->address);
+		follow(config->advertise, address, now->address);
+	}
+	config->regions_version = from->regions_version;
+	config->far_rtt_ns = from->far_rtt_ns;
+	config->n_regions = from->n_regions;
+	memmove(config->regions, from->regions, sizeof(config->regions));
+	return 0;
 }
 
 int lg_config_read(const char *path, enum lg_config_role role, struct lg_config *ret_config, struct lg_complaint *c)

@@ -8,6 +8,7 @@
 
 #include "base/complaint.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "leasegate/abi.h"
 #include "rules/document.h"
 
@@ -34,6 +35,7 @@ struct lg_region_def {
 	char name[LG_NAME_LEN];
 	char address[LG_ADDRESS_LEN];	/* of its lease service */
 	uint32_t hosts;		/* declared hosts of the region: H of the shares */
+	bool is_draining;	/* no key has its home there */
 };
 
 struct lg_config {
@@ -98,6 +100,16 @@ int lg_config_read(const char *path, enum lg_config_role role, struct lg_config 
 /* The same from memory; `name` stands for the file in complaints and its folder for relative paths. */
 int lg_config_parse(const char *text, size_t len, const char *name, enum lg_config_role role,
 		    struct lg_config *ret_config, struct lg_complaint *c);
+
+/* Only what stands under `regions`, in a text that has nothing else; the rest of the configuration is left as it is. */
+int lg_config_regions_parse(const char *text, size_t len, const char *name, struct lg_config *config, struct lg_complaint *c);
+/* The same list by its text, as lg_config_regions_parse() reads it. */
+void lg_config_regions_format(const struct lg_config *config, struct lg_text *out);
+/*
+ * Takes the list of `from` in place of its own; what was the address of its own region there is now that of the new list. -EINVAL when the
+ * own region is not in it.
+ */
+int lg_config_regions_take(struct lg_config *config, const struct lg_config *from, struct lg_complaint *c);
 
 /* The address to dial for a region: dial_via if listed there, else that of the list; NULL if the region is unknown. */
 const char *lg_config_dial(const struct lg_config *config, const char *region);

@@ -123,7 +123,8 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 
 static void grpcio_leases_from_us_and_is_refused_what_must_be(void **state)
 {
-	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
+	static const struct lg_lease_server_handlers handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL,
+								  NULL, NULL };
 	struct net_loop n = net_loop_new();
 	struct lg_complaint c = { 0 };
 	struct lg_lease_server *server;
@@ -218,7 +219,7 @@ static int read_port(struct process *p)
 
 static void we_lease_from_grpcio(void **state)
 {
-	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL };
+	static const struct lg_lease_client_handlers handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL, NULL };
 	static const struct lg_lease_hello hello = { .holder = "host-1", .region = "eu-west", .incarnation = 42, .regions_version = 7,
 	.max_keys = 65536 };
 	struct net_loop n = net_loop_new();

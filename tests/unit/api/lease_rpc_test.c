@@ -113,7 +113,8 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 		l->peer = NULL;
 }
 
-static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL, NULL };
+static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL,
+								 NULL, NULL };
 
 /* ---- holder ---- */
 
@@ -154,7 +155,7 @@ static void on_grants_end(void *arg)
 	h->n_batches++;
 }
 
-static const struct lg_lease_client_handlers holder_handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL };
+static const struct lg_lease_client_handlers holder_handlers = { on_up, on_down, on_grant, on_grants_end, NULL, NULL, NULL };
 
 /* ---- */
 

@@ -61,7 +61,7 @@ static const char full_region[] = "instance: edge-2\n"
 				  "  version: 12\n"
 				  "  rtt: 1s\n"
 				  "  list:\n"
-				  "    - {name: us, address: us.example:7401, hosts: 9}\n"
+				  "    - {name: us, address: us.example:7401, hosts: 9, draining: false}\n"
 				  "listen: 0.0.0.0:7401\n"
 				  "advertise: 192.0.2.9:7401\n"
 				  "tls: {ca: a, certificate: b, key: c}\n"
@@ -573,12 +573,69 @@ static void files_are_read_or_the_reason_is_given(void **state)
 	rmdir(dir);
 }
 
+static void a_list_of_regions_survives_its_text_and_takes_the_place_of_another(void **state)
+{
+	static const char newer[] = "# a line about it\nregions:\n  version: 9\n  rtt: 80ms\n  list:\n"
+				    "    - {name: a, address: \"192.0.2.9:7000\", hosts: 4, draining: true}\n"
+				    "    - {name: b, address: \"192.0.2.2:7000\", hosts: 2}\n";
+	static const char own[] = "region: a\nrules: r.yaml\nregions: {version: 1, list: [{name: a, address: \"192.0.2.1:7000\", hosts: 1}]}\n";
+	static struct lg_config list, again, config;
+	struct lg_complaint c = { 0 };
+	struct lg_text text = { 0 };
+
+	(void)state;
+	assert_int_equal(lg_config_regions_parse(newer, sizeof(newer) - 1, "list", &list, &c), 0);
+	assert_int_equal(list.regions_version, 9);
+	assert_int_equal(list.far_rtt_ns, 80000000);
+	assert_true(list.regions[0].is_draining && !list.regions[1].is_draining);
+	lg_config_regions_format(&list, &text);
+	assert_int_equal(lg_config_regions_parse(text.s, text.len, "again", &again, &c), 0);
+	assert_memory_equal(again.regions, list.regions, sizeof(list.regions));
+	assert_true(again.far_rtt_ns == list.far_rtt_ns && again.n_regions == 2);
+	lg_text_fini(&text);
+
+	assert_int_equal(lg_config_parse(own, sizeof(own) - 1, "own", LG_CONFIG_REGION, &config, &c), 0);
+	assert_string_equal(config.listen, "192.0.2.1:7000");
+	assert_int_equal(lg_config_regions_take(&config, &list, &c), 0);
+	assert_string_equal(config.listen, "192.0.2.9:7000");
+	assert_true(config.regions_version == 9 && config.n_regions == 2 && config.regions[0].is_draining);
+	snprintf(config.region, sizeof(config.region), "c");
+	assert_int_equal(lg_config_regions_take(&config, &list, &c), -EINVAL);
+	assert_non_null(strstr(c.text, "does not have region c"));
+}
+
+static void a_text_that_is_no_list_of_regions_is_refused(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} rows[] = {
+		{ "regions: {version: 1, list: [{name: a, address: \"1.2.3.4:5\", hosts: 1, draining: true}]}", "every region is draining" },
+		{ "regions: {version: 1, list: [{name: a, address: \"1.2.3.4:5\", hosts: 1}]}\nmetrics: off", "and no other" },
+		{ "metrics: off", "and no other" },
+		{ "regions: {list: [{name: a, address: \"1.2.3.4:5\", hosts: 1}]}", "version" },
+		{ "regions: {version: 1, list: [{name: a, address: \"1.2.3.4:5\", hosts: 1}, {name: a, address: \"1.2.3.4:6\", hosts: 1}]}",
+		  "listed twice" },
+	};
+	static struct lg_config list;
+
+	(void)state;
+	for (size_t i = 0; i < N_ELEMS(rows); i++) {
+		struct lg_complaint c = { 0 };
+
+		assert_int_equal(lg_config_regions_parse(rows[i].text, strlen(rows[i].text), "list", &list, &c), -EINVAL);
+		assert_non_null(strstr(c.text, rows[i].why));
+	}
+	assert_int_equal(list.n_regions, 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_key_of_a_node_arrives),
 		cmocka_unit_test(an_interface_belongs_to_its_name_or_to_the_first_pattern_that_fits),
 		cmocka_unit_test(every_key_of_a_region_server_arrives),
+		cmocka_unit_test(a_list_of_regions_survives_its_text_and_takes_the_place_of_another),
+		cmocka_unit_test(a_text_that_is_no_list_of_regions_is_refused),
 		cmocka_unit_test(what_is_not_written_has_the_documented_default),
 		cmocka_unit_test(a_file_without_a_folder_keeps_relative_paths),
 		cmocka_unit_test(what_cannot_work_is_refused_at_its_place),
