@@ -124,7 +124,7 @@ void lg_region_terms(struct lg_region *r, const struct lg_terms *terms)
 	if (r->has_history)
 		lg_slots_reshape(&r->history, history_ns(terms), terms->slot_ns, HISTORY_SLOTS, r->active_ns);
 	if (r->limit)
-		lg_sublimit_terms(r->limit, terms, r->active_ns);
+		lg_sublimit_terms(r->limit, r->lessor->terms, terms, r->ledger.outstanding_tok, r->active_ns);
 }
 
 /* tok tokens of our own lease are spent. */

@@ -55,14 +55,6 @@ void lg_sublimit_fini(struct lg_sublimit *s)
 		lg_slots_fini(&s->window);
 }
 
-void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns)
-{
-	if (s->bucket)
-		set_pace(s, terms, now_ns);
-	else
-		lg_slots_reshape(&s->window, span_ns(terms), 1, WINDOW_SLOTS, now_ns);
-}
-
 static void set_permille(struct lg_sublimit *s, const struct lg_terms *terms, uint32_t permille, uint64_t now_ns)
 {
 	if (!s->bucket || permille == s->permille)
@@ -95,6 +87,16 @@ static void set_limit(struct lg_sublimit *s, uint64_t limit_tok, uint64_t out_to
 		return;
 	lg_queue_add(&s->queue, limit_tok - s->burst_tok, now_ns, now_ns);
 	s->burst_tok = limit_tok;
+}
+
+void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *old, const struct lg_terms *terms, uint64_t out_tok, uint64_t now_ns)
+{
+	if (s->bucket)
+		set_pace(s, terms, now_ns);
+	else
+		lg_slots_reshape(&s->window, span_ns(terms), 1, WINDOW_SLOTS, now_ns);
+	if (terms->budget_tok < old->budget_tok)
+		set_limit(s, lg_mul_div(s->limit_tok, terms->budget_tok, old->budget_tok), out_tok, now_ns);
 }
 
 bool lg_sublimit_follow(struct lg_sublimit *s, const struct lg_terms *terms, const struct lg_grant *grant, uint64_t out_tok,

@@ -31,8 +31,11 @@ struct lg_sublimit {
 /* Nothing held. 0 or -ENOMEM. */
 int lg_sublimit_init(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns);
 void lg_sublimit_fini(struct lg_sublimit *s);
-/* A changed rule: the parts of it change with it, what is consumed stays consumed. */
-void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *terms, uint64_t now_ns);
+/*
+ * A changed rule: the parts of it change with it, what is consumed stays consumed. Of a limit that is cut nobody has more from now on than his
+ * part of the new one, whether the home can say so or not; of one that is raised he has what he had until it does.
+ */
+void lg_sublimit_terms(struct lg_sublimit *s, const struct lg_terms *old, const struct lg_terms *terms, uint64_t out_tok, uint64_t now_ns);
 
 /* The limit that a grant tells, if it is a newer one. Returns whether something is to be given up for it: the home waits to hear so. */
 bool lg_sublimit_follow(struct lg_sublimit *s, const struct lg_terms *terms, const struct lg_grant *grant, uint64_t out_tok,

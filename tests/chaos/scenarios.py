@@ -5,6 +5,7 @@ his limit at any time, and everybody is served again soon after.
 from dataclasses import dataclass, field
 
 from history import S
+from world import WINDOW_S
 
 ALL = {}
 
@@ -307,8 +308,43 @@ def the_store_of_yesterday_is_copied_back(w, rng):
     w.flowing()
 
 
+@scenario(fresh=True)
+def limits_are_cut_while_a_server_is_killed(w, rng):
+    victim = w.granting()
+    steps = [victim.kill, lambda: w.limits(0.4)]
+    rng.shuffle(steps)
+    for step in steps:
+        step()
+        w.run_for(rng.choice((0, 0.2, 1)))
+    w.run_for(rng.uniform(0, 3))
+    victim.start()
+    w.flowing()
+    w.run_for(WINDOW_S)
+
+
+@scenario(fresh=True, regions=TWO_REGIONS)
+def limits_are_cut_while_regions_are_cut_off_from_each_other(w, rng):
+    for s in w.of("here"):
+        s.cut(*w.of("there"))
+    w.run_for(rng.uniform(0, 2))
+    w.limits(0.4)
+    w.run_for(rng.uniform(0, 4))
+    w.heal()
+    w.flowing()
+    w.run_for(WINDOW_S)
+
+
 @scenario()
 def anything_at_any_time(w, rng):
+    anything(w, rng)
+
+
+@scenario(regions=TWO_REGIONS)
+def anything_at_any_time_in_two_regions(w, rng):
+    anything(w, rng)
+
+
+def anything(w, rng):
     """Four things go wrong, which may be beside each other, and are over one by one."""
     todo = []
     for _ in range(4):

@@ -10,6 +10,7 @@ addresses of all, in a hosts file that its daemons see in place of the machine's
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -36,6 +37,7 @@ SLACK_NS = 30 * MS		# a record is dated at most so long after what it tells of: 
 LOADS = (4, 1.2)	# of the limit, by user: who asks for far more has spent all of it when something happens, the other one holds leases
 WINDOW_S = 4
 WARM_S = 1.5
+CUT_S = 2		# so long after a limit was cut the new one holds: what was out is spent first
 RECOVERED_S = 25		# the last lease of who is gone ends after 11 s, and a dial that hangs is given up after 5
 
 # What is killed comes back with the same budget, so budgets are large against what is minted meanwhile: a second one would show.
@@ -45,6 +47,11 @@ RULES = {
     "paid": "class: strict, algorithm: token_bucket, limit: 80/1s, burst: 320, lease: {kind: block}",
     "fixed": "class: lease, algorithm: fixed_window, limit: 320/4s, fallback: deny, lease: {kind: block, cold_start: 0}",
 }
+
+
+def scaled(rules, factor):
+    """The same rules with other limits."""
+    return {name: re.sub(r"(limit|burst): (\d+)", lambda m: f"{m[1]}: {int(int(m[2]) * factor)}", words) for name, words in rules.items()}
 
 
 def rules_text(rules):
@@ -230,7 +237,7 @@ class World:
         self.regions = regions or {"here": (3, 2)}
         self.rules_text = rules_text(self.rules)
         self.users = [f"198.51.100.{i + 1}" for i in range(len(loads))]
-        self.store, self.extra = store, {}
+        self.store, self.extra, self.later = store, {}, None
         self.servers, self.nodes, self.cuts, self.notes = [], [], [], []
         self.lan = self.clients = self.etcd = self.etcd_party = self.hosts_file = self.listed = self.load = self.sink = self.bounds = None
         self.clock_was_set = False
@@ -279,7 +286,7 @@ class World:
             party.build(stack)
         for server in self.servers:
             server.mount(self.disk_mib, stack)
-        self.explain()
+        self.bounds = self.explain()
 
     def list_of(self, version, regions):
         return {"version": version, "list": [{"name": r, "address": self._address(r), "hosts": max(1, self.regions[r][1])} for r in regions]}
@@ -289,11 +296,11 @@ class World:
         return f"{own[0].address if len(own) == 1 else region + '.test'}:{LEASE_PORT}"
 
     def explain(self):
-        """The most that each rule admits, as the product says it."""
+        """The most that each rule admits, as the product says it: Bound by rule."""
         path = self.nodes[0].instance.write("explained.yaml", self.rules_text)
         got = subprocess.run([LEASEGATE, "explain", path, "--json", "--regions", str(len(self.regions)), "--hosts", str(len(self.nodes))],
                              capture_output=True, text=True, timeout=10, check=True)
-        self.bounds = {b.rule: b for b in map(Bound.of, json.loads(got.stdout))}
+        return {b.rule: b for b in map(Bound.of, json.loads(got.stdout))}
 
     # ---- what happens ----
 
@@ -313,7 +320,7 @@ class World:
 
     def begin(self, flowing=True):
         """A new history begins, of a fleet that is whole."""
-        self.notes, self.extra, self.before = [], {}, {}
+        self.notes, self.extra, self.before, self.later = [], {}, {}, None
         self.start_ns = time.monotonic_ns()
         for n in self.nodes:
             self.before.update(n.counted())
@@ -355,6 +362,17 @@ class World:
     def of(self, region):
         return [s for s in self.servers if s.region == region]
 
+    def limits(self, factor):
+        """All limits become others, for everybody who lives; who starts later reads them then."""
+        self.note(f"limits times {factor}")
+        self.rules_text = rules_text(scaled(self.rules, factor))
+        for p in self.servers + self.nodes:
+            p.instance.write("rules.yaml", self.rules_text)
+        for p in self.servers + self.nodes:
+            if p.daemon.alive:
+                p.daemon.reload()
+        self.later = (time.monotonic_ns() + CUT_S * S, self.explain())
+
     def granting(self, region=None):
         """The server that has lent most, of a region or of all."""
         return max((s for s in self.servers if region in (None, s.region)), key=lambda s: s.granted())
@@ -376,6 +394,7 @@ class World:
     def fault(self, rng):
         """Something that goes wrong, and how it is over; both may be called while other faults last."""
         server, node, member = rng.choice(self.servers), rng.choice(self.nodes), rng.randrange(self.etcd.n)
+        far = [s for s in self.servers if s.region != server.region] or [s for s in self.servers if s is not server]
 
         def if_alive(party, do):
             return lambda: party.daemon.alive and do()
@@ -393,6 +412,7 @@ class World:
             (if_alive(node, node.pause), if_alive(node, lambda: node.pause(False))),
             (lambda: server.cut(self.etcd_party), self.heal),
             (lambda: node.cut(server), self.heal),
+            (lambda: server.cut(*far), self.heal),
             (lambda: self.etcd.kill(member), revive_member),
         ))
 
@@ -437,8 +457,16 @@ class World:
                 records += until(lambda s=s: [s.records(self.start_ns)], f"the journal of {s.name} is read", 20)[0]
         self.note(f"{sum(self.sink.arrived.values())} packets and {len(records)} records are checked")
         return (check_admissions(self.sink.history(), self.bounds, self.start_ns, JITTER_NS, self.extra, self.origin_ns()) +
-                check_counters(self.sink.arrived, counted) +
+                self.wrong_later() + check_counters(self.sink.arrived, counted) +
                 check_grants(records, self.bounds, self.start_ns, 10**18 if self.clock_was_set else SLACK_NS))
+
+    def wrong_later(self):
+        """Of limits that were changed on the way: what is wrong under the new ones."""
+        if not self.later:
+            return []
+        from_ns, bounds = self.later
+        history = {of: [(t, tok) for t, tok in admitted if t > from_ns] for of, admitted in self.sink.history().items()}
+        return [f"after the change: {w}" for w in check_admissions(history, bounds, self.start_ns, JITTER_NS, None, self.origin_ns())]
 
     def verify(self):
         wrong = self.wrong()

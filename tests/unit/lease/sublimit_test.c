@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "lease/sublimit.h"
 
+#include "lease/arith.h"
 #include "lease/slots.h"
 #include "tests/unit/lease/lease_test.h"
 
@@ -227,9 +228,67 @@ TEST(another_rate_keeps_what_is_consumed)
 	struct part p = part_told(bucket(), 100, 500);
 
 	p.t.limit_tok = 10000;
-	lg_sublimit_terms(&p.s, &p.t, T0);
+	lg_sublimit_terms(&p.s, &(struct lg_terms){ .budget_tok = p.t.budget_tok }, &p.t, 0, T0);
 	assert_free(&p, 0, T0, 0);
 	assert_free(&p, 0, T0 + 10 * MS, 49);
+	lg_sublimit_fini(&p.s);
+}
+
+/* To a budget. */
+static void become(struct part *p, uint64_t budget_tok, uint64_t out_tok, uint64_t now_ns)
+{
+	struct lg_terms old = p->t;
+
+	p->t.budget_tok = budget_tok;
+	p->t.limit_tok = lg_mul_div(old.limit_tok, budget_tok, old.budget_tok);
+	lg_sublimit_terms(&p->s, &old, &p->t, out_tok, now_ns);
+}
+
+TEST(of_a_window_that_is_cut_everybody_has_his_part_of_the_new_one_at_once)
+{
+	struct part p = part_told(window(), 300, 0);
+
+	become(&p, 500, 0, T0);
+	assert_held(&p, 0, T0, 150);
+	assert_free(&p, 0, T0, 150);
+	/* The home says the same, as long as it has not cut it further. */
+	assert_false(follow(&p, 2, 150, 0, 0, T0));
+	assert_free(&p, 100, T0, 50);
+	lg_sublimit_fini(&p.s);
+}
+
+TEST(what_hosts_have_of_a_window_that_is_cut_is_still_held)
+{
+	struct part p = part_told(window(), 300, 0);
+
+	become(&p, 500, 200, T0);
+	assert_held(&p, 200, T0, 200);
+	assert_free(&p, 200, T0, 0);
+	assert_free(&p, 149, T0, 1);
+	lg_sublimit_fini(&p.s);
+}
+
+TEST(of_a_burst_that_is_cut_everybody_has_his_part_of_the_new_one_at_once)
+{
+	struct part p = part_told(bucket(), 50, 500);
+
+	assert_free(&p, 0, T0 + 200 * MS, 50);
+	become(&p, 50, 0, T0 + 200 * MS);
+	assert_held(&p, 0, T0 + 200 * MS, 25);
+	assert_free(&p, 0, T0 + 200 * MS, 25);
+	lg_sublimit_book(&p.s, 25, T0 + 200 * MS, T0 + 200 * MS);
+	assert_free(&p, 0, T0 + 240 * MS, 9);
+	lg_sublimit_fini(&p.s);
+}
+
+TEST(of_a_limit_that_is_raised_nobody_has_more_before_the_home_says_so)
+{
+	struct part p = part_told(window(), 300, 0);
+
+	become(&p, 2000, 0, T0);
+	assert_free(&p, 0, T0, 300);
+	become(&p, 1000, 0, T0);
+	assert_free(&p, 0, T0, 150);
 	lg_sublimit_fini(&p.s);
 }
 
@@ -249,6 +308,10 @@ int main(void)
 		cmocka_unit_test(what_a_void_lease_consumed_goes_to_history),
 		cmocka_unit_test(a_rate_of_five_a_month_is_not_rounded_away),
 		cmocka_unit_test(another_rate_keeps_what_is_consumed),
+		cmocka_unit_test(of_a_window_that_is_cut_everybody_has_his_part_of_the_new_one_at_once),
+		cmocka_unit_test(what_hosts_have_of_a_window_that_is_cut_is_still_held),
+		cmocka_unit_test(of_a_burst_that_is_cut_everybody_has_his_part_of_the_new_one_at_once),
+		cmocka_unit_test(of_a_limit_that_is_raised_nobody_has_more_before_the_home_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
