@@ -133,6 +133,7 @@ struct lg_node {
 	uint64_t started_ns;
 	struct lg_table *sockets, *missing; /* by connection: see node_recount.c */
 	uint32_t recount_pass;
+	uint64_t n_recounts;	/* passes that came to their end */
 	int recount_error;	/* as said */
 	bool has_conns;		/* the tables of connections are not known to be empty */
 	bool made_alone;	/* this process made the pins, and nothing enforced before */

@@ -3,6 +3,7 @@
 #include "role/node.h"
 
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -70,10 +71,11 @@ void lg_node_conns_tick(void *arg)
 {
 	struct lg_node *n = arg;
 	struct expiring x = { .now_ns = lg_clock_now_ns() };
+	bool counts = n->set.needs & (LG_NEEDS_CONNECTIONS | LG_NEEDS_INITIATED);
 	int r;
 
 	/* Rules that count none may have been loaded over rules that did. */
-	if (!(n->set.needs & (LG_NEEDS_CONNECTIONS | LG_NEEDS_INITIATED)) && !n->has_conns)
+	if (!counts && !n->has_conns)
 		return;
 	r = lg_kern_each_conn(n->kern, expire_conn, &x);
 	if (r == 0)
@@ -85,9 +87,12 @@ void lg_node_conns_tick(void *arg)
 	n->has_conns = r < 0 || x.any;
 	if (r < 0)
 		lg_error("cannot end connections whose time is over: %s", strerror(-r));
+	if (!counts && !n->has_conns)
+		return;
 	r = lg_node_recount(n);
 	if (r < 0 && r != n->recount_error)
-		lg_error("cannot count connections by this host's sockets: %s", strerror(-r));
+		lg_error("cannot count connections by this host's sockets: %s%s", strerror(-r),
+			 r == -ENOENT ? ": the kernel lists none; `modprobe tcp_diag`, and have it loaded when the machine boots" : "");
 	n->recount_error = r;
 }
 

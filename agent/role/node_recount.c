@@ -273,7 +273,9 @@ int lg_node_recount(struct lg_node *n)
 	lg_conntrack_free(r->conntrack);
 	lg_table_free(n->missing);
 	n->missing = r->missing;
-	return err < 0 ? err : r->error;
+	err = err < 0 ? err : r->error;
+	n->n_recounts += err == 0;
+	return err;
 }
 
 static int known_free(void *arg, const void *key, void *value)

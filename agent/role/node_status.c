@@ -498,6 +498,7 @@ static void metrics_fill(struct lg_node *n, struct lg_metrics *m)
 		lg_metrics_add(m, LG_METRIC_MAP_FULL, shared.map_full, NULL);
 		lg_metrics_add(m, LG_METRIC_LINES_FULL, shared.lines_full, NULL);
 		lg_metrics_add(m, LG_METRIC_CONNS_FULL, shared.conns_full, NULL);
+		lg_metrics_add(m, LG_METRIC_RECOUNTS, n->n_recounts, NULL);
 		lg_metrics_add(m, LG_METRIC_INITIATED_FULL, shared.initiated_full, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LOST, shared.events_lost, NULL);
 		lg_metrics_add(m, LG_METRIC_EVENTS_LIMITED, shared.events_limited, NULL);

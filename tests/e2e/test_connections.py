@@ -7,12 +7,12 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 
 import pytest
 
 from lib.host import CLIENT, HOST, fresh_name
 from lib.net import Namespace, ip, veth
+from lib.prom import Page
 from lib.wait import until
 
 PORT = 8080
@@ -55,6 +55,10 @@ def asks_in_vain(ns):
 def n_open(host):
     keys = host.instance.json("keys", "--rule", "open")
     return keys[0]["open"] if keys else 0
+
+
+def n_recounts(host):
+    return Page(host.ns.http_get("/metrics", 9464)[1]).get("leasegate_connection_recounts_total")
 
 
 @pytest.mark.long
@@ -241,7 +245,8 @@ def test_connections_to_a_published_port_are_counted_though_their_sockets_are_el
             s.shutdown(socket.SHUT_WR)
         clients.append(connect(host.client, port=PORT + 1))
         lost = own.accept()[0]
-        time.sleep(4)		# in which the agent compares with its sockets four times
+        passes = n_recounts(host)
+        until(lambda: n_recounts(host) >= passes + 4, "the agent has compared with its sockets four times", 30)
         assert n_open(host) == 11 and not asks_in_vain(host.client)
         lost.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         lost.close()		# by a reset that nobody sees
