@@ -66,8 +66,8 @@ static __always_inline struct lg_visit *lg_check_visit(__u32 i, const struct lg_
 	visit->pkt.bytes = visit->pkt.packets;
 	visit->is_reachable = ctl->reachable;
 	visit->hook = LG_HOOK_XDP;
-	visit->clock_ns[0] = lg_clock(false);
-	visit->clock_ns[1] = visit->clock_ns[0];
+	visit->clock_ns[0] = check->now_ns;
+	visit->clock_ns[1] = check->now_ns;
 	return visit;
 }
 
@@ -564,7 +564,8 @@ static __always_inline void lg_check_charges(struct lg_check *check, __u32 i, __
 	__u32 is_peek = check->way == LG_CHECK_WAY_PEEK, verdict, k;
 
 	verdict = lg_check_test(i, n, is_peek);
-	if (!is_peek && lg_is_pass(verdict & 0xff))
+	/* A single charge was taken by its test. */
+	if (!is_peek && lg_is_pass(verdict & 0xff) && n > 1)
 		verdict = lg_check_take(i, n, verdict);
 	check->verdict = verdict;
 	check->decider = verdict >> 8;
@@ -601,7 +602,7 @@ static __always_inline void lg_check_clear(struct lg_check *check, __u32 n)
 	}
 }
 
-__noinline int lg_check_one(__u32 i)
+__noinline int lg_check_one(__u32 i, __u64 now_ns)
 {
 	struct lg_check *check = bpf_map_lookup_elem(&checks, &i);
 	__u32 n, k;
@@ -610,7 +611,7 @@ __noinline int lg_check_one(__u32 i)
 		return 0;
 	n = check->n;
 	lg_check_clear(check, n);
-	check->now_ns = lg_clock(false);
+	check->now_ns = now_ns;
 	check->verdict = LG_PASS_ADMITTED;
 	check->decider = 0;
 	if (check->way == LG_CHECK_WAY_REFUND) {
@@ -627,10 +628,14 @@ __noinline int lg_check_one(__u32 i)
 	return 1;
 }
 
-/* The result of a call is args->done; what became of each request stands in it. */
+/*
+ * The result of a call is args->done; what became of each request stands in it. All of them are of one time: a clock that is late by the others
+ * mints nothing.
+ */
 static __always_inline int lg_checks_run(struct lg_check_args *args)
 {
 	__u32 first = args->first, n = args->n, i;
+	__u64 now_ns = lg_clock(false);
 
 	args->done = 0;
 	if (!n || n > LG_CHECKS_MAX || first > (LG_CHECK_USERS - 1) * LG_CHECKS_MAX)
@@ -638,7 +643,7 @@ static __always_inline int lg_checks_run(struct lg_check_args *args)
 	for (i = 0; i < LG_CHECKS_MAX; i++) {
 		if (i >= n)
 			break;
-		lg_check_one(first + i);
+		lg_check_one(first + i, now_ns);
 	}
 	args->done = n;
 	return 0;

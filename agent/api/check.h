@@ -88,7 +88,10 @@ enum lg_check_status {
 /* "ok", "soft", "denied", ... */
 const char *lg_check_status_name(enum lg_check_status status);
 
+/* NODE: the limit is this host's own, and remaining is what is left of it. GLOBAL: it is one for all hosts, and remaining is what this one
+ * holds of it. */
 enum lg_check_scope { LG_CHECK_SCOPE_NODE = 0, LG_CHECK_SCOPE_GLOBAL };
+const char *lg_check_scope_name(enum lg_check_scope scope);
 
 /* One rule's part. */
 struct lg_check_take {
@@ -97,7 +100,7 @@ struct lg_check_take {
 	uint8_t descriptor;		/* the first descriptor of the request that found it */
 	uint8_t status;			/* enum lg_check_status, OK to NEVER */
 	uint8_t reason;			/* enum lg_reason */
-	uint8_t scope;			/* enum lg_check_scope: whether remaining is of this node's part alone, or of the whole limit */
+	uint8_t scope;			/* enum lg_check_scope */
 	bool is_shadow;			/* of a rule in shadow mode: would_deny says what it would have done, status is OK */
 	bool would_deny;
 	bool is_unlimited;		/* bypassed: limit, remaining and times mean nothing */
@@ -126,6 +129,35 @@ struct lg_answer {
 
 struct lg_checker;
 struct lg_loop;
+struct lg_request_table;
+
+/* The kernel's part: kern/check.h, or in tests something that plays it. */
+struct lg_checker_door {
+	struct lg_check *room;			/* LG_CHECKS_MAX of them */
+	int (*run)(void *arg, uint32_t n);	/* answers the first n; 0 or a negative errno */
+	void *arg;
+};
+
+/* loop NULL: for lg_check_many() alone; lg_checker_tick() is then the caller's to call, every 100 ms or so. */
+int lg_checker_new(const struct lg_checker_door *door, struct lg_loop *loop, struct lg_checker **ret_checker);
+/* Questions that wait are not answered any more; what is reserved lapses at once. */
+struct lg_checker *lg_checker_free(struct lg_checker *checker);
+LG_CLEANUP(struct lg_checker, lg_checker_free)
+/* Takes a table, which is asked from now on (rules/request.h). Without one no rule is found. */
+void lg_checker_rules(struct lg_checker *checker, struct lg_request_table *table);
+/* Reservations that are over lapse, and debts are paid. */
+void lg_checker_tick(struct lg_checker *checker, uint64_t now_ns);
+
+/* What it has done so far. */
+struct lg_checker_counts {
+	uint64_t by_status[_LG_STATUS_N];
+	uint64_t calls;			/* of the kernel */
+	uint64_t lapsed;		/* reservations that nobody settled */
+	uint64_t reserved;		/* now */
+	uint64_t in_debt;		/* keys, now */
+	uint64_t forgiven;		/* units above the bound of a debt, or without room for it */
+};
+void lg_checker_counts_read(const struct lg_checker *checker, struct lg_checker_counts *ret);
 
 /**
  * lg_check_many() - n requests at once, in as few calls of the kernel as possible
