@@ -392,16 +392,18 @@ void lg_server_ask(struct lg_server *s, struct lg_server_stream *from, const str
 		ask_take(s, from, &key, slot, wire, ask);
 }
 
-static void region_grant(struct lg_server *s, const struct lg_key *key, const struct lg_grant *grant)
+/* A region says nothing of keys that are at home elsewhere, whether it lost them just now or would mint what is not its own. */
+static void region_grant(struct lg_server_home *from, const struct lg_key *key, const struct lg_grant *grant)
 {
+	struct lg_server *s = from->server;
 	struct lg_server_region_key *k = lg_table_get(s->region_keys, key);
 	uint64_t now_ns = lg_clock_now_ns();
 	struct lg_region_effects fx;
 
-	if (!k)
+	if (!k || k->home != from)
 		return;
 	fx = region_fx(k);
-	k->home->n_grants++;
+	from->n_grants++;
 	lg_region_grant(k->region, grant, now_ns, &fx);
 	k->due_ns = now_ns;
 }
@@ -411,7 +413,7 @@ void lg_server_grant(struct lg_server_home *home, const struct lg_wire_key *wire
 	struct lg_key key;
 
 	if (key_of(home->server, wire, &key))
-		region_grant(home->server, &key, grant);
+		region_grant(home, &key, grant);
 }
 
 /* Works off what our own two parts have to tell each other. */
@@ -424,7 +426,7 @@ void lg_server_local_pump(struct lg_server *s)
 	while (s->next_local < s->n_local) {
 		now = s->local[s->next_local++];
 		if (now.is_grant) {
-			region_grant(s, &now.key, &now.grant);
+			region_grant(&s->homes[s->self], &now.key, &now.grant);
 			continue;
 		}
 		now_ns = lg_clock_now_ns();

@@ -138,6 +138,7 @@ def run(ns, file, scenario, *args):
     if r.returncode == MISSING:
         _skip()
     assert r.returncode == 0, r.stdout + r.stderr
+    print(r.stdout, end="")
 
 
 class Playing:
