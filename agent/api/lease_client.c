@@ -55,6 +55,7 @@ struct lg_lease_client {
 	bool lost;			/* it was up, and is not again yet */
 	struct lg_lease_welcome welcome;/* while waiting */
 	struct lg_slot_map map;		/* the newest that the lessor has told on this stream */
+	bool owes_rules;		/* what hello said of them was overtaken before there was a welcome */
 	bool failed;			/* to be taken down from the loop, for `why` */
 	char why[256];
 };
@@ -139,6 +140,8 @@ static void map_of_one(struct lg_lease_client *client)
 	}
 }
 
+static void say_rules(struct lg_lease_client *client);
+
 static void on_welcome(struct lg_lease_client *client, const struct lg_lease_welcome *welcome, const struct lg_lessor_msg *msg)
 {
 	uint64_t wait_ns = client->lost ? lg_upstream_spread_ns(client->n_holders, arc4random()) : 0;
@@ -147,6 +150,8 @@ static void on_welcome(struct lg_lease_client *client, const struct lg_lease_wel
 	if (!lg_lessor_msg_map(msg, &client->map))
 		map_of_one(client);
 	enter(client, WAITING);
+	if (client->owes_rules)
+		say_rules(client);
 	if (wait_ns)
 		retry_after(client, (uint32_t)(wait_ns / LG_NS_PER_MS));
 	else
@@ -248,6 +253,7 @@ static int say_hello(struct lg_lease_client *client)
 {
 	_cleanup_text_ struct lg_text text = { 0 };
 
+	client->owes_rules = false;
 	lg_codec_put_hello(&text, &client->hello);
 	return lg_text_ok(&text) ? lg_grpc_send(client->stream, text.s, text.len) : -ENOMEM;
 }
@@ -454,14 +460,20 @@ static void say_alone(struct lg_lease_client *client, const struct lg_text *text
 		fail_later(client, r == -ENOBUFS ? what : lg_batch_why(r));
 }
 
-void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state)
+static void say_rules(struct lg_lease_client *client)
 {
 	_cleanup_text_ struct lg_text text = { 0 };
 
+	client->owes_rules = client->state == CONNECTING;
+	lg_codec_put_rules_state(&text, &client->hello.rules);
+	say_alone(client, &text, "the lessor reads too slowly to be told of rules");
+}
+
+void lg_lease_client_rules(struct lg_lease_client *client, const struct lg_rules_state *state)
+{
 	client->hello.wants_rules = true;
 	client->hello.rules = *state;
-	lg_codec_put_rules_state(&text, state);
-	say_alone(client, &text, "the lessor reads too slowly to be told of rules");
+	say_rules(client);
 }
 
 void lg_lease_client_regions(struct lg_lease_client *client, const struct lg_region_list *list)

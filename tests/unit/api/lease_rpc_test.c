@@ -31,6 +31,8 @@ struct lessor {
 	bool answer;			/* each ask with a grant */
 	bool close_on_ask;
 	bool replace;			/* an older peer by a newer */
+	bool later;			/* hello is answered later */
+	uint64_t rules_version;		/* that the holder has, as it said last after its hello */
 	uint64_t seq_sum;
 };
 
@@ -63,7 +65,15 @@ static int on_hello(void *arg, struct lg_lease_peer *peer, const struct lg_lease
 	l->peer = peer;
 	*welcome = (struct lg_lease_welcome){ .lessor = "eu-west", .epoch = 3, .regions_version = 7 };
 	lg_lease_peer_set_user(peer, l);
-	return 0;
+	return l->later;
+}
+
+static void on_rules(void *arg, struct lg_lease_peer *peer, const struct lg_rules_state *state)
+{
+	struct lessor *l = arg;
+
+	(void)peer;
+	l->rules_version = state->running.counter;
 }
 
 static void on_ask(void *arg, struct lg_lease_peer *peer, const struct lg_wire_key *key, const struct lg_ask *ask)
@@ -113,7 +123,7 @@ static void on_gone(void *arg, struct lg_lease_peer *peer, const char *why)
 		l->peer = NULL;
 }
 
-static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, NULL,
+static const struct lg_lease_server_handlers lessor_handlers = { on_hello, on_ask, on_synced, on_batch_end, on_gone, NULL, NULL, on_rules,
 								 NULL, NULL };
 
 /* ---- holder ---- */
@@ -211,6 +221,29 @@ static struct lg_wire_key key_of(uint32_t i)
 
 	memcpy(key.a, &i, sizeof(i));
 	return key;
+}
+
+static void rules_that_change_before_there_is_a_welcome_are_said_after_it(void **state)
+{
+	const struct lg_lease_welcome welcome = { .lessor = "eu-west", .epoch = 3, .regions_version = 7 };
+	struct lg_rules_state rules = { .running = { .counter = 1, .unix_ms = 5, .region = "eu-west" } };
+	struct fixture f;
+
+	(void)state;
+	begin(&f);
+	f.l.later = true;
+	start_holder(&f, &f.h);
+	lg_lease_client_rules(f.h.client, &rules);
+	WAIT_FOR(f.n.loop, f.l.n_hello);
+	assert_int_equal(f.l.hello.rules.running.counter, 1);
+	rules.running.counter = 2;
+	lg_lease_client_rules(f.h.client, &rules);
+	assert_int_equal(f.l.rules_version, 0);
+	lg_lease_peer_answer(f.l.peer, &welcome, NULL);
+	WAIT_FOR(f.n.loop, f.l.rules_version);
+	assert_int_equal(f.l.rules_version, 2);
+	assert_int_equal(f.h.n_down, 0);
+	end(&f);
 }
 
 static void hello_is_answered_by_welcome(void **state)
@@ -842,6 +875,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hello_is_answered_by_welcome),
+		cmocka_unit_test(rules_that_change_before_there_is_a_welcome_are_said_after_it),
 		cmocka_unit_test(an_ask_reaches_the_lessor_and_its_grant_the_holder),
 		cmocka_unit_test(an_unasked_grant_is_pushed),
 		cmocka_unit_test(ten_thousand_keys_go_in_batches_of_at_most_512),
