@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -25,10 +26,14 @@ int lg_ctl_detach(const struct lg_ctl *ctl, int argc, char **argv)
 	uint64_t until_ns = lg_clock_now_ns() + STOP_DEADLINE_NS;
 	enum lg_kern_fail fail = LG_KERN_REFUSED;
 	struct lg_complaint c = { 0 };
+	char path[512];
+	bool was_there;
 	int n;
 
 	if (argc > 1)
 		return lg_ctl_usage(ctl, "detach", argv[1]);
+	snprintf(path, sizeof(path), LG_KERN_ROOT "/%s", ctl->instance);
+	was_there = access(path, F_OK) == 0;
 	n = lg_kern_detach_all(ctl->instance, NULL, &fail, &c);
 	if (n == -EBUSY)
 		daemon_stop(ctl);
@@ -42,6 +47,9 @@ int lg_ctl_detach(const struct lg_ctl *ctl, int argc, char **argv)
 		return lg_ctl_fail(ctl, fail, "%s", c.text);
 	if (ctl->json)
 		return lg_ctl_print(json_pack("{s:s, s:i}", "instance", ctl->instance, "links_removed", n));
-	printf("instance %s: %d link%s removed, pins removed\n", ctl->instance, n, n == 1 ? "" : "s");
+	if (!was_there)
+		printf("instance %s: nothing of it was in the kernel\n", ctl->instance);
+	else
+		printf("instance %s: %d link%s removed, pins removed\n", ctl->instance, n, n == 1 ? "" : "s");
 	return LG_CTL_OK;
 }

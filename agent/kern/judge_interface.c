@@ -252,16 +252,6 @@ static bool is_used(const struct judge *j, enum lg_hook hook)
 	return false;
 }
 
-static void judge_shared(const struct judge *j)
-{
-	if (!j->m->has_libxdp)
-		ADD_XDP(SHARED, BLOCKER, "attach: shared, and libxdp is not installed");
-	else if (j->m->feature[LG_FEATURE_FREPLACE] == LG_NO)
-		ADD_XDP(SHARED, BLOCKER, "attach: shared, and this kernel lets no function of a program be replaced");
-	else
-		ADD(SHARED, OK, "libxdp is installed");
-}
-
 static void judge_foreign(const struct judge *j, const struct lg_program_facts *p)
 {
 	bool before_tcx = j->m->feature[LG_FEATURE_TCX] == LG_NO;
@@ -299,6 +289,18 @@ static void judge_attach(const struct judge *j, enum lg_hook hook, const char *m
 		ADD(ATTACH, OK, "%s will be attached, %s", lg_hook_name(hook), mode);
 }
 
+static void judge_shared(const struct judge *j)
+{
+	if (!j->m->has_libxdp) {
+		ADD_XDP(SHARED, BLOCKER, "attach: shared, and libxdp is not installed");
+	} else if (j->m->feature[LG_FEATURE_FREPLACE] == LG_NO) {
+		ADD_XDP(SHARED, BLOCKER, "attach: shared, and this kernel lets no function of a program be replaced");
+	} else {
+		ADD(SHARED, OK, "libxdp is installed");
+		judge_attach(j, LG_HOOK_XDP, "in libxdp's dispatcher");
+	}
+}
+
 static void judge_programs(const struct judge *j)
 {
 	const char *tc = j->m->feature[LG_FEATURE_TCX] == LG_YES ? "by tcx, first of all there; the link is not touched"
@@ -307,8 +309,6 @@ static void judge_programs(const struct judge *j)
 
 	if (j->w->shared)
 		judge_shared(j);
-	if (j->w->shared)
-		judge_attach(j, LG_HOOK_XDP, "in libxdp's dispatcher");
 	else if (j->w->xdp_native)
 		judge_attach(j, LG_HOOK_XDP, j->w->may_fall_back ? "native, or generic where the driver refuses" : "native");
 	else if (j->w->xdp_generic)

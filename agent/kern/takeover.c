@@ -289,7 +289,7 @@ int lg_takeover_release(struct lg_takeover *t)
 
 void lg_takeover_report(const struct lg_takeover *t, struct lg_complaint *c)
 {
-	char names[160] = "", left_out[64] = "";
+	char names[160] = "", left_out[64] = "", versions[48] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n_found; i++) {
@@ -302,8 +302,9 @@ void lg_takeover_report(const struct lg_takeover *t, struct lg_complaint *c)
 	}
 	if (t->n_left_out)
 		snprintf(left_out, sizeof(left_out), "; %llu entries found no room", (unsigned long long)t->n_left_out);
-	lg_complain(c, "maps of ABI version %u were carried over to version %d: %zu of %zu made anew (%s)%s", t->from_abi, LG_ABI_VERSION, n,
-		    t->n_found, names, left_out);
+	if (t->from_abi != LG_ABI_VERSION)
+		snprintf(versions, sizeof(versions), " from ABI version %u to version %d", t->from_abi, LG_ABI_VERSION);
+	lg_complain(c, "maps were carried over%s: %zu of %zu made anew (%s)%s", versions, n, t->n_found, names, left_out);
 }
 
 void lg_takeover_fini(struct lg_takeover *t)

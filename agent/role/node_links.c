@@ -495,7 +495,7 @@ int lg_node_links_start(struct lg_node *n, enum lg_kern_fail *ret_fail, struct l
 	if (r < 0)
 		return lg_complain(c, "cannot detach what the configuration no longer names: %s", strerror(-r));
 	if (r > 0)
-		lg_info("detached %d programs that the configuration no longer asks for", r);
+		lg_info("detached %d program%s that the configuration no longer asks for", r, r == 1 ? "" : "s");
 	return 0;
 }
 

@@ -629,6 +629,7 @@ static void sharing_wants_libxdp_and_a_kernel_that_lets_it(void **state)
 	in.programs[0] = (struct lg_program_facts){ .hook = LG_HOOK_XDP, .mode = LG_MODE_XDP_NATIVE, .id = 12, .name = "xdp_dispatcher" };
 	interface();
 	assert_int_equal(find(LG_FINDING_SHARED)->severity, LG_SEVERITY_OK);
+	assert_non_null(strstr(find(LG_FINDING_ATTACH)->text, "in libxdp's dispatcher"));
 	assert_int_equal(find(LG_FINDING_FOREIGN_XDP)->severity, LG_SEVERITY_OK);
 	strcpy(in.programs[0].name, "other");
 	interface();
@@ -636,6 +637,7 @@ static void sharing_wants_libxdp_and_a_kernel_that_lets_it(void **state)
 	m.feature[LG_FEATURE_FREPLACE] = LG_NO;
 	interface();
 	assert_int_equal(find(LG_FINDING_SHARED)->fail, LG_KERN_FEATURE);
+	assert_null(find(LG_FINDING_ATTACH));
 	m.has_libxdp = false;
 	interface();
 	assert_non_null(strstr(find(LG_FINDING_SHARED)->text, "not installed"));
