@@ -313,6 +313,9 @@ struct lg_server_life {
 int lg_slot_life_read(struct lg_server *s, uint32_t slot, struct lg_server_life *ret_life, uint64_t *ret_revision);
 /* Who may hold tokens of the slot's earlier lives. life NULL: there was none. */
 int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life);
+/* May tokens of keys in it be out that nobody here knows of, from under another list of regions or from before a store was put back? life NULL:
+ * as above. */
+bool lg_slot_past_is_elsewhere(const struct lg_server *s, const struct lg_server_life *life);
 /* Makes it durable of each slot, once so, that its life has learned what its predecessor had out: looked at each second. */
 void lg_slots_settle(struct lg_server *s);
 bool lg_slots_are_settled(const struct lg_server *s);

@@ -216,9 +216,9 @@ static bool is_reserving(const struct lg_server *s, uint64_t identity)
 	return false;
 }
 
-int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, uint64_t *ret_revision)
+int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, const struct lg_server_life *life, uint64_t *ret_revision)
 {
-	uint64_t covered[LG_RULES_MAX];
+	uint64_t covered[LG_RULES_MAX], before = life->doubtful;
 	struct lg_complaint c = { 0 };
 	size_t n = 0;
 
@@ -228,7 +228,8 @@ int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, 
 		lg_loop_stop(s->loop, LG_EXIT_REFUSED);
 		return -EBADMSG;
 	}
-	if (s->past_is_lost)
+	/* A key that is not on it may have been lent all the same. */
+	if (lg_slot_past_is_elsewhere(s, life->epoch ? life : NULL))
 		return 0;
 	for (size_t i = 0; i < n; i++)
 		if (!is_reserving(s, covered[i]))

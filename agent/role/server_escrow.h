@@ -10,12 +10,12 @@
 struct lg_metrics;
 struct lg_server;
 struct lg_server_home_key;
+struct lg_server_life;
 struct lg_server_rule;
 
 int lg_server_escrow_start(struct lg_server *s, struct lg_complaint *c);
-/* A slot is about to be claimed, and its page was doubtful at revision `before` (0: it was not): the revision at which it is from now on, 0:
- * it is to be believed. */
-int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, uint64_t before, uint64_t *ret_revision);
+/* A slot is about to be claimed, with these lives before: the revision at which its page is doubtful from now on, 0: it is to be believed. */
+int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, const struct lg_server_life *life, uint64_t *ret_revision);
 /* This server owns a slot: reads its page. is_first: nobody has had it before, so nothing that counts was lent. A page of the revision
  * `doubtful` is not believed. */
 int lg_server_escrow_open(struct lg_server *s, uint32_t slot, bool is_first, uint64_t doubtful);

@@ -61,9 +61,16 @@ static int past_unknown(struct lg_server *s, struct lg_server_slot *v, const str
 	return r;
 }
 
-int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life)
+bool lg_slot_past_is_elsewhere(const struct lg_server *s, const struct lg_server_life *life)
 {
 	struct lg_server_stored_list ours = lg_list_of(&s->config);
+
+	/* The first version of a list has no predecessor: nothing can be out under another one. */
+	return s->past_is_lost || (life ? !is_ours(&life->list, &ours) : ours.version != 1);
+}
+
+int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life)
+{
 	struct lg_server_slot *v = &s->slots.v[slot];
 	int r = 0;
 
@@ -73,10 +80,9 @@ int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_serve
 		r = lg_holders_succession(&s->regions, &v->regions);
 	if (life && v->regions && life->settled != life->before)
 		lg_succession_unsettled(v->regions);
-	/* The first version of a list has no predecessor: nothing can be out under another one. */
 	if (r == 0 && s->past_is_lost)
 		r = lg_past_hosts(&v->hosts);
-	if (r == 0 && (s->past_is_lost || (life ? !is_ours(&life->list, &ours) : ours.version != 1)))
+	if (r == 0 && lg_slot_past_is_elsewhere(s, life))
 		r = past_unknown(s, v, s->past_is_lost ? NULL : life);
 	return r;
 }

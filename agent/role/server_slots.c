@@ -168,7 +168,7 @@ static int slot_begin(struct lg_server *s, uint32_t slot, uint64_t life_revision
 {
 	bool is_first = !life->before && !s->slots.has_past && !s->past_is_lost;
 	struct lg_server_slot *v = &s->slots.v[slot];
-	int r = lg_server_escrow_open(s, slot, is_first, life->doubtful);
+	int r = lg_server_escrow_open(s, slot, is_first && !lg_slot_past_is_elsewhere(s, NULL), life->doubtful);
 
 	if (r < 0)
 		return r;
@@ -388,7 +388,7 @@ static int claim_one(struct lg_server *s, struct writes *w, uint32_t slot)
 	r = lg_slot_life_read(s, slot, &life, &revision);
 	if (r < 0)
 		return r;
-	r = lg_server_escrow_doubt(s, slot, life.doubtful, &life.doubtful);
+	r = lg_server_escrow_doubt(s, slot, &life, &life.doubtful);
 	if (r < 0)
 		return r;
 	life.before = life.epoch;

@@ -26,6 +26,7 @@ def scenario(fresh=False, quick=False, **world):
 
 
 TWO_REGIONS = {"here": (2, 1), "there": (2, 1)}
+THREE_REGIONS = {"regions": {"here": (1, 1), "there": (1, 1), "third": (1, 0)}, "unlisted": ("third",)}
 ONE_SERVER = {"regions": {"here": (1, 2)}, "store": "sqlite", "disk_mib": 8}
 
 
@@ -229,7 +230,7 @@ def a_region_dies_and_another_follows(w, rng):
     w.flowing()
 
 
-@scenario(regions={"here": (1, 1), "there": (1, 1), "third": (1, 0)}, unlisted=("third",), fresh=True)
+@scenario(**THREE_REGIONS, fresh=True)
 def a_region_is_added_one_server_after_the_other(w, rng):
     """Keys change their home meanwhile."""
     listed = w.list_of(2, w.regions)
@@ -306,6 +307,32 @@ def the_store_of_yesterday_is_copied_back(w, rng):
     w.run_for(rng.uniform(0, 1))
     server.start()
     w.flowing()
+
+
+def killed_meanwhile(w, rng):
+    """Somebody dies soon after whatever was begun, and comes back."""
+    w.run_for(rng.choice((0, rng.uniform(0, 1), rng.uniform(0, 4))))
+    victim = rng.choice([p for p in w.servers + w.nodes if p.daemon.alive])
+    victim.kill()
+    w.run_for(rng.uniform(0, 3))
+    victim.start()
+    w.flowing(60)
+
+
+@scenario(regions=TWO_REGIONS, fresh=True)
+def a_home_is_drained_and_somebody_is_killed(w, rng):
+    w.tell_all(rng, "regions", "drain", rng.choice(("here", "there")))
+    killed_meanwhile(w, rng)
+
+
+@scenario(**THREE_REGIONS, fresh=True)
+def a_region_is_added_and_somebody_is_killed(w, rng):
+    third, = w.of("third")
+    third.configure(w.list_of(1, w.regions))
+    third.start()
+    w.run_for(rng.uniform(0, 1))
+    w.tell_all(rng, "regions", "add", "third", "--address", w.address("third"), "--hosts", "1")
+    killed_meanwhile(w, rng)
 
 
 @scenario(fresh=True)

@@ -289,9 +289,9 @@ class World:
         self.bounds = self.explain()
 
     def list_of(self, version, regions):
-        return {"version": version, "list": [{"name": r, "address": self._address(r), "hosts": max(1, self.regions[r][1])} for r in regions]}
+        return {"version": version, "list": [{"name": r, "address": self.address(r), "hosts": max(1, self.regions[r][1])} for r in regions]}
 
-    def _address(self, region):
+    def address(self, region):
         own = self.of(region)
         return f"{own[0].address if len(own) == 1 else region + '.test'}:{LEASE_PORT}"
 
@@ -372,6 +372,13 @@ class World:
             if p.daemon.alive:
                 p.daemon.reload()
         self.later = (time.monotonic_ns() + CUT_S * S, self.explain())
+
+    def tell_all(self, rng, *words):
+        """The operator says something to one server, for everybody."""
+        at = rng.choice([s for s in self.servers if s.daemon.alive and s.region not in self.unlisted])
+        self.note(f"leasegate {' '.join(words)}, at {at.name}")
+        got = at.instance.tool(*words)
+        assert got.returncode == 0, got.stdout + got.stderr
 
     def granting(self, region=None):
         """The server that has lent most, of a region or of all."""
