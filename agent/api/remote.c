@@ -144,6 +144,9 @@ struct lg_remote *lg_remote_free(struct lg_remote *remote)
 	if (!remote)
 		return NULL;
 	lg_grpc_client_free(remote->client);
+	/* What the end of the connection has put off to the loop. */
+	if (remote->timer && lg_source_arm(remote->timer, LG_NS_PER_MS) == 0)
+		lg_loop_run(remote->loop);
 	lg_tls_free(remote->tls);
 	lg_source_free(remote->timer);
 	lg_loop_free(remote->loop);

@@ -161,16 +161,21 @@ else:
 
             def ask(*words, tls=prefix, server="10.90.0.2:7400", name="eu-west"):
                 return afar.run(LEASEGATE, "--server", server, "--region", name, "--tls", tls, "--instance", "nobody", *words)
+
+            def told(*words):
+                r = ask("--json", *words)
+                assert r.returncode == 0, r.stderr
+                return json.loads(r.stdout)
             r = ask("rules", "apply", instance.path("rules.yaml"))
             assert r.returncode == 0, r.stderr
             # Who he is says his certificate, whatever he says; and he is told as much as on the machine itself.
             assert [h["by"] for h in instance.json("rules", "history")] == ["jane"]
             here = instance.json("rules", "show")
-            assert json.loads(ask("--json", "rules", "show").stdout) == here
+            assert told("rules", "show") == here
             # An answer of several parts.
             long = instance.write("long.yaml", RULES + "".join(f"# {'x' * 100}\n" for _ in range(6000)))
             assert ask("rules", "apply", long).returncode == 0
-            assert json.loads(ask("--json", "rules", "show").stdout)["text"].count("xxx") > 6000
+            assert told("rules", "show")["text"].count("xxx") > 6000
             r = ask("rules", "apply", instance.write("bad.yaml", RULES.replace("1000/1m", "1000/1fortnight")))
             assert r.returncode == 1 and "bad.yaml:9:12" in r.stderr, r.stderr
             # Nobody else: no host, no operator of another region, no certificate of another authority, no clear text.
