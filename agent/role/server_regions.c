@@ -333,7 +333,28 @@ static int op_remove(struct asked *a)
 	return 0;
 }
 
-static int op_run(struct asked *a, const char *op)
+/*
+ * A home that is cut off goes on lending by the list it has, to its own hosts, for as long as it does not hear of another one. A key that it
+ * lends may be among those that move, to a home that waits for no longer than the longest lease.
+ */
+static int homes_check(struct asked *a)
+{
+	const struct lg_config *now = &a->s->config;
+
+	for (size_t i = 0; i < now->n_regions; i++) {
+		const char *name = now->regions[i].name;
+
+		if (now->regions[i].is_draining || strcmp(name, word(a, "name")) == 0 || is_here(a->s, name))
+			continue;
+		return lg_complain(&a->c,
+				   "region %s is not connected, and would go on lending to its own hosts keys that move by this: bring it "
+				   "back; or, if it is gone for good, `leasegate regions remove %s --lost` first",
+				   name, name);
+	}
+	return 0;
+}
+
+static int op_do(struct asked *a, const char *op)
 {
 	if (strcmp(op, "add") == 0)
 		return op_add(a);
@@ -342,6 +363,14 @@ static int op_run(struct asked *a, const char *op)
 	if (strcmp(op, "undrain") == 0)
 		return op_drain(a, false);
 	return strcmp(op, "remove") == 0 ? op_remove(a) : lg_complain(&a->c, "unknown command");
+}
+
+/* Of two that are lost one must be the first to be removed. */
+static int op_run(struct asked *a, const char *op)
+{
+	int r = op_do(a, op);
+
+	return r < 0 || !a->moved_permille || flag(a, "lost") ? r : homes_check(a);
 }
 
 /* The next version as a text, which is read again: what is refused is refused as in a file. */

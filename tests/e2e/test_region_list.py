@@ -213,6 +213,10 @@ def test_what_the_tool_says_of_a_list_and_what_survives_a_restart():
         shown = json.loads(instance.tool("--json", "regions").stdout)
         assert (shown["version"], shown["from"], [x["name"] for x in shown["regions"]]) == (2, "store", ["a", "b"])
         assert "not connected" in do()
+        # It may be home of keys, and lend them to its own hosts, while nobody here hears of it.
+        assert "region b is not connected" in do("add", "c", "--address", f"127.0.0.1:{LEASE_PORT + 2}", code=1)
+        assert "region b is not connected" in do("drain", "a", code=1)
+        assert json.loads(instance.tool("--json", "regions").stdout)["version"] == 2
         assert d.stop() == 0
         d = instance.daemon("region", instance.path("region.yaml")).start().wait_ready()
         assert "version 2 of the list, as it was put into force at run time, is newer" in d.stderr
