@@ -235,7 +235,8 @@ static int fields_collect(struct search *s)
 
 	for (size_t i = 0; i < N_FIELDS; i++) {
 		s->fields[i].n = 0;
-		memset(s->fields[i].hash, 0, 2 * s->fields[i].size * sizeof(*s->fields[i].hash));
+		if (s->fields[i].size)
+			memset(s->fields[i].hash, 0, 2 * s->fields[i].size * sizeof(*s->fields[i].hash));
 	}
 	kinds_add(s);
 	if (dims & LG_DIM_SOURCE)
