@@ -19,7 +19,10 @@ static __always_inline struct lg_charge *lg_check_charge(__u32 i, __u32 k)
 {
 	struct lg_check *check = bpf_map_lookup_elem(&checks, &i);
 
-	return check ? &check->charge[k & (LG_MATCHES_MAX - 1)] : NULL;
+	if (!check)
+		return NULL;
+	lg_opaque(k); /* else clang works out the place before it knows that there is one */
+	return &check->charge[k & (LG_MATCHES_MAX - 1)];
 }
 
 /* The rule of a charge in the set in force, mostly where the caller knows it to be; or NULL. */
@@ -503,27 +506,53 @@ static __always_inline bool lg_check_is_last(__u32 i, __u32 k, __u32 n)
 	return k + 1 == n && rule && charge->units && (rule->algorithm != LG_RULE_SLIDING_LOG || n == 1);
 }
 
-/* Tests all charges, and takes the last if all have tokens. Returns the verdict, and the place of who refused << 8. */
+/*
+ * Tests a charge, or takes it where test and take may be one. What all charges before it came to, verdict and the place of who decided << 8,
+ * becomes that with this one.
+ */
+__noinline int lg_check_test_one(__u32 i, __u32 k, __u32 n, __u32 is_peek, __u32 so_far)
+{
+	__u32 verdict = so_far & 0xff, how = LG_STEP_TEST, bits = is_peek ? LG_CHECK_PEEKS : 0, meant, louder;
+
+	if (!lg_is_pass(verdict))
+		bits |= LG_CHECK_QUIET;
+	else if (!is_peek && lg_check_is_last(i, k, n))
+		how = LG_STEP_TAKE;
+	meant = lg_check_step(i, k, how | bits) & 0xff;
+	if (how == LG_STEP_TAKE && lg_check_is_ready(i, k))
+		lg_check_mark(i, k, 1);
+	if (!lg_is_pass(verdict) || meant == LG_PASS_NO_RULE)
+		return so_far;
+	if (!lg_is_pass(meant))
+		return meant | k << 8;
+	louder = lg_louder(verdict, meant);
+	return louder != verdict ? louder | k << 8 : so_far;
+}
+
+/* All of them. Returns the verdict, and the place of who decided << 8. */
 __noinline int lg_check_test(__u32 i, __u32 n, __u32 is_peek)
 {
-	__u32 verdict = LG_PASS_ADMITTED, decider = 0, k, how, meant;
+	__u32 so_far = LG_PASS_ADMITTED, k;
 
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= n)
 			break;
-		how = !is_peek && lg_is_pass(verdict) && lg_check_is_last(i, k, n) ? LG_STEP_TAKE : LG_STEP_TEST;
-		meant = lg_check_step(i, k, how | (is_peek ? LG_CHECK_PEEKS : 0) | (lg_is_pass(verdict) ? 0 : LG_CHECK_QUIET)) & 0xff;
-		if (how == LG_STEP_TAKE && lg_check_is_ready(i, k))
-			lg_check_mark(i, k, 1);
-		if (!lg_is_pass(verdict) || meant == LG_PASS_NO_RULE)
-			continue;
-		if (!lg_is_pass(meant) || lg_louder(verdict, meant) != verdict)
-			decider = k;
-		verdict = lg_is_pass(meant) ? lg_louder(verdict, meant) : meant;
-		verdict = lg_forget(verdict);
-		decider = lg_forget(decider);
+		so_far = lg_check_test_one(i, k, n, is_peek, so_far);
 	}
-	return verdict | decider << 8;
+	return so_far;
+}
+
+/* Takes a charge that has what it takes and is not taken yet. Returns as lg_check_step(), or LG_PASS_ADMITTED. */
+__noinline int lg_check_take_one(__u32 i, __u32 k)
+{
+	__u32 meant;
+
+	if (!lg_check_is_ready(i, k))
+		return LG_PASS_ADMITTED;
+	meant = lg_check_step(i, k, LG_STEP_TAKE) & 0xff;
+	if (lg_is_pass(meant) && lg_check_is_ready(i, k))
+		lg_check_mark(i, k, 1);
+	return meant;
 }
 
 /* Takes the rest. Returns as lg_check_test(). */
@@ -534,14 +563,20 @@ __noinline int lg_check_take(__u32 i, __u32 n, __u32 verdict)
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= n)
 			break;
-		if (!lg_check_is_ready(i, k))
-			continue;
-		meant = lg_check_step(i, k, LG_STEP_TAKE) & 0xff;
+		meant = lg_check_take_one(i, k) & 0xff;
 		if (!lg_is_pass(meant))
 			return meant | k << 8;
-		lg_check_mark(i, k, lg_check_is_ready(i, k));
 	}
 	return verdict;
+}
+
+__noinline int lg_check_undo_one(__u32 i, __u32 k)
+{
+	if (!lg_check_is_done(i, k))
+		return 0;
+	lg_check_step(i, k, LG_STEP_UNDO);
+	lg_check_mark(i, k, 0);
+	return 1;
 }
 
 __noinline int lg_check_undo(__u32 i, __u32 n)
@@ -551,10 +586,7 @@ __noinline int lg_check_undo(__u32 i, __u32 n)
 	for (k = 0; k < LG_MATCHES_MAX; k++) {
 		if (k >= n)
 			break;
-		if (!lg_check_is_done(i, k))
-			continue;
-		lg_check_step(i, k, LG_STEP_UNDO);
-		lg_check_mark(i, k, 0);
+		lg_check_undo_one(i, k);
 	}
 	return 0;
 }

@@ -211,8 +211,8 @@ static bool superframe_warn(const struct lg_rule_def *rule, const struct lg_expl
 	uint64_t burst = rule->burst_tok / rule->cost;
 
 	(void)env;
-	/* No superframe begins a connection. */
-	if (!rule->limit_tok || !can_be_tcp(rule) || lg_unit_is_connection(rule->unit) ||
+	/* No superframe begins a connection, and none is a request. */
+	if (!rule->limit_tok || lg_match_is_requests(&rule->match) || !can_be_tcp(rule) || lg_unit_is_connection(rule->unit) ||
 	    burst >= (bytes ? SUPERFRAME_BYTES : SUPERFRAME_PACKETS))
 		return false;
 	if (bytes && burst < FRAME_BYTES)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Requests: they spend from the buckets of packets, all or nothing, whatever races; and what each algorithm, table and way answers. */
+#include <grp.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kern/check.h"
 #include "progs_shared.h"
@@ -10,12 +13,14 @@ static struct lg_check_door *doors[LG_CHECK_USERS];
 
 static int load_doors(void **state)
 {
-	int r = load(state);
+	static const char *const names[] = { "lg_check", "lg_xdp", "lg_tc_ingress", "lg_grant", "lg_collect", NULL };
 
+	(void)state;
+	p = progs_load_some(64, true, names);
 	for (uint32_t i = 0; i < LG_CHECK_USERS; i++)
 		assert_int_equal(lg_check_door_open(bpf_program__fd(p->skel->progs.lg_check), bpf_map__fd(p->skel->maps.checks), i,
 						    &doors[i]), 0);
-	return r;
+	return 0;
 }
 
 static int unload_doors(void **state)
@@ -637,6 +642,44 @@ static void calls_out_of_bounds_do_nothing(void **state)
 	run(0, 1);
 }
 
+/* Nobody without a capability, who has two descriptors and nothing else. */
+static _Noreturn void ask_as_nobody(int prog_fd, int map_fd)
+{
+	struct lg_check_door *door;
+	struct lg_check *check;
+	struct lg_key key = progs_key(1, source);
+
+	if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		_exit(10);
+	if (bpf_map_create(BPF_MAP_TYPE_HASH, "x", 4, 4, 1, NULL) >= 0)
+		_exit(11); /* it is not allowed to make any */
+	if (lg_check_door_open(prog_fd, map_fd, 5, &door))
+		_exit(12);
+	check = lg_check_door_room(door);
+	check->way = LG_CHECK_WAY_TAKE;
+	check->n = 1;
+	check->charge[0] = (struct lg_charge){ .key = key, .units = 3 };
+	_exit(lg_check_door_run(door, 1) || check->verdict != LG_PASS_ADMITTED ? 13 : 0);
+}
+
+static void a_process_without_any_privilege_checks_by_two_descriptors(void **state)
+{
+	struct lg_key key = progs_key(1, source);
+	int status;
+	pid_t pid;
+
+	(void)state;
+	one_rule(5);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		ask_as_nobody(bpf_program__fd(p->skel->progs.lg_check), bpf_map__fd(p->skel->maps.checks));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(progs_bucket(p, &key).spent_tok, 3);
+}
+
 static void a_batch_is_answered_in_order_and_whole(void **state)
 {
 	(void)state;
@@ -770,6 +813,7 @@ int main(void)
 		cmocka_unit_test(a_key_that_is_refused_again_and_again_is_banned),
 		cmocka_unit_test(while_bypassed_all_pass),
 		cmocka_unit_test(calls_out_of_bounds_do_nothing),
+		cmocka_unit_test(a_process_without_any_privilege_checks_by_two_descriptors),
 		cmocka_unit_test(a_batch_is_answered_in_order_and_whole),
 		cmocka_unit_test(of_twenty_at_once_at_a_limit_of_five_exactly_five_pass),
 		cmocka_unit_test(packets_and_requests_of_one_key_admit_exactly_the_limit),
