@@ -16,6 +16,7 @@
 #include "api/metrics.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "lease/claims.h"
 #include "lease/home.h"
 #include "lease/newcomers.h"
 #include "lease/pace.h"
@@ -180,11 +181,7 @@ struct lg_server_slots {
 	struct lg_server_slot v[LG_KEY_SLOTS];
 	size_t n_owned;
 	struct lg_server_replica replicas[LG_REPLICAS_MAX];
-	struct {
-		char name[LG_NAME_LEN];		/* "": nobody has it */
-		uint32_t session, epoch;
-		uint64_t revision;
-	} claims[LG_KEY_SLOTS];			/* as the store tells */
+	struct lg_slot_claim claims[LG_KEY_SLOTS];	/* as the store tells */
 	struct lg_slot_map map;			/* what hosts and other regions are told */
 	bool map_is_old;
 	uint32_t session;			/* of the store in which we are listed; 0: in none */

@@ -71,14 +71,15 @@ bool lg_slot_past_is_elsewhere(const struct lg_server *s, const struct lg_server
 
 int lg_slot_life_begin(struct lg_server *s, uint32_t slot, const struct lg_server_life *life)
 {
+	struct lg_slot_past past = lg_slot_past_of(life != NULL, life ? life->before : 0, life ? life->settled : 0);
 	struct lg_server_slot *v = &s->slots.v[slot];
 	int r = 0;
 
-	if (life)
+	if (past.has_holders)
 		r = lg_holders_succession(&s->hosts, &v->hosts);
-	if (life && r == 0)
+	if (past.has_holders && r == 0)
 		r = lg_holders_succession(&s->regions, &v->regions);
-	if (life && v->regions && life->settled != life->before)
+	if (v->regions && past.is_unsettled)
 		lg_succession_unsettled(v->regions);
 	if (r == 0 && s->past_is_lost)
 		r = lg_past_hosts(&v->hosts);

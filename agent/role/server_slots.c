@@ -17,11 +17,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "lease/shares.h"
+#include "lease/claims.h"
 #include "net/service.h"
 
 #define CLAIMED_AT_ONCE 60u	/* slots of one commit: two keys of each, and the epoch */
-#define GIVEN_AT_ONCE LG_KEY_SLOTS / 4
 #define RETRY_NS (200 * LG_NS_PER_MS)
 #define LEAVE_NS (1 * LG_NS_PER_S)	/* a server that stops waits no longer for the store */
 #define SLOT_PREFIX "slot/"
@@ -32,14 +31,12 @@ static void slot_key(char key[LG_NAME_LEN], const char *prefix, uint32_t slot)
 	snprintf(key, LG_NAME_LEN, "%s%03u", prefix, slot);
 }
 
-/* A claim of an earlier time of ours, or of a process whose place we have taken, is none. */
+/* In a store of our own a claim of an earlier process is none. */
 static bool is_free(const struct lg_server *s, uint32_t slot)
 {
 	const struct lg_server_slots *o = &s->slots;
 
-	if (!o->claims[slot].name[0] || !lg_store_is_shared(s->store))
-		return !o->v[slot].owned;
-	return strcmp(o->claims[slot].name, o->name) == 0 && o->claims[slot].session != o->session;
+	return !o->v[slot].owned && (!lg_store_is_shared(s->store) || lg_slot_claim_is_free(&o->claims[slot], o->name, o->session));
 }
 
 /* ---- who is there ---- */
@@ -158,7 +155,9 @@ static void lose_all(struct lg_server *s)
 
 bool lg_slots_are_ours(struct lg_server *s)
 {
-	if (lg_clock_now_ns() < lg_store_here_until_ns(s->store) && s->slots.session == lg_store_here_since(s->store))
+	struct lg_presence here = { .session = lg_store_here_since(s->store), .until_ns = lg_store_here_until_ns(s->store) };
+
+	if (lg_presence_covers(&here, s->slots.session, lg_clock_now_ns()))
 		return true;
 	lose_all(s);
 	return false;
@@ -362,7 +361,7 @@ static int epoch_write(struct lg_server *s, const struct lg_slot_set *slots, str
 		w->v[at] = (struct lg_store_write){ .key = "epoch", .if_revision = revision, .how = LG_STORE_CHECK };
 		return 0;
 	}
-	stored = stored + 1 > wall ? stored + 1 : wall;
+	stored = lg_claims_epoch(stored, wall);
 	if (stored > UINT32_MAX)
 		return -ERANGE;
 	snprintf(w->keys[at], LG_NAME_LEN, "epoch");
@@ -492,31 +491,28 @@ bool lg_slots_are_ready(const struct lg_server *s)
 
 static void shares_look(struct lg_server *s)
 {
-	uint8_t owner[LG_KEY_SLOTS], target[LG_KEY_SLOTS], self;
 	const struct lg_replica *sorted[LG_REPLICAS_MAX];
-	struct lg_slot_set wanted = { 0 }, over = { 0 };
-	size_t n = replicas_sorted(s, sorted);
-	uint32_t n_over = 0;
+	struct lg_claims_sight sight = { .n = replicas_sorted(s, sorted) };
+	struct lg_claims_plan plan;
 	int r = 0;
 
-	self = index_of(sorted, n, s->slots.name);
-	if (self == LG_NO_REPLICA)
+	sight.self = index_of(sorted, sight.n, s->slots.name);
+	if (sight.self == LG_NO_REPLICA)
 		return;
-	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
-		owner[slot] = is_free(s, slot) ? LG_NO_REPLICA : index_of(sorted, n, s->slots.claims[slot].name);
-	lg_shares(n, owner, target);
 	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++) {
-		bool is_stray = owner[slot] == self && !s->slots.v[slot].owned;
+		bool can_be_claimed = is_free(s, slot);
 
-		if (target[slot] == self && is_free(s, slot))
-			lg_slot_set_add(&wanted, slot);
-		if ((is_stray || (s->slots.v[slot].owned && target[slot] != self)) && n_over++ < GIVEN_AT_ONCE)
-			lg_slot_set_add(&over, slot);
+		sight.owner[slot] = can_be_claimed ? LG_NO_REPLICA : index_of(sorted, sight.n, s->slots.claims[slot].name);
+		if (can_be_claimed)
+			lg_slot_set_add(&sight.free, slot);
+		if (s->slots.v[slot].owned)
+			lg_slot_set_add(&sight.held, slot);
 	}
-	if (n_over)
-		r = give(s, &over);
-	else if (!lg_slot_set_is_empty(&wanted))
-		r = claim(s, &wanted);
+	lg_claims_plan(&sight, &plan);
+	if (!lg_slot_set_is_empty(&plan.give))
+		r = give(s, &plan.give);
+	else if (!lg_slot_set_is_empty(&plan.claim))
+		r = claim(s, &plan.claim);
 	if (r < 0) {
 		lg_error("store: slots of keys cannot be claimed or given away: %s", strerror(-r));
 		s->slots.retry_ns = lg_clock_now_ns() + RETRY_NS;
@@ -528,7 +524,7 @@ static void leave_look(struct lg_server *s)
 	struct lg_slot_set some = { 0 };
 	uint32_t n = 0;
 
-	for (uint32_t slot = 0; slot < LG_KEY_SLOTS && n < GIVEN_AT_ONCE; slot++)
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS && n < LG_SLOTS_GIVEN_AT_ONCE; slot++)
 		if (s->slots.v[slot].owned) {
 			lg_slot_set_add(&some, slot);
 			n++;

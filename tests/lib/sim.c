@@ -204,6 +204,7 @@ static void handle(struct sim *s, const struct event *e)
 	case EV_CONNECT_REGION: sim_region_connect(&s->regions[e->index]); break;
 	case EV_FAULT: sim_fault_begins(s, e->index); break;
 	case EV_FAULT_OVER: sim_fault_over(s, e->index); break;
+	case EV_MOVE: sim_slot_follow(&s->regions[e->index]); break;
 	case EV_THAW: sim_thaw(s); break;
 	case EV_NEW_LIST: sim_new_list(&s->regions[e->index]); break;
 	case EV_KEEPALIVE: sim_keepalive_fails(s, e->index); break;

@@ -38,6 +38,8 @@ enum sim_fault_kind {
 	SIM_REHOME,		/* a newer region list: the key has another home, and each region starts anew with the list, sooner or later */
 	SIM_CLOCK_STEP,		/* of the wall clocks of a region, its hosts and the home */
 	SIM_STORE_FULL,		/* the home's store takes no writes for a time */
+	SIM_SLOT_GIVEN,		/* the key's home gives its slot away, and another process claims it after a time */
+	SIM_SLOT_LOST,		/* it is known to be there no more, and lends on by its own clock; another claims after a time that is longer */
 	_SIM_FAULT_N
 };
 

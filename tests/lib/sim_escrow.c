@@ -119,7 +119,7 @@ void sim_committed(struct sim *s, const struct message *m)
 		return;
 	n->committing = false;
 	n->revision = store_of(n)->revision;
-	if (n->home && n->object == m->object && m->has_mark && n->running)
+	if (n->home && n->object == m->object && m->has_mark && n->running && sim_slot_is_owned(n))
 		n->due_ns = sim_home_marked(n, m->is_durable);
 	else if (!m->is_durable)
 		n->wants = true;

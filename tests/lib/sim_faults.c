@@ -136,6 +136,8 @@ void sim_fault_begins(struct sim *s, uint32_t number)
 		ends = false;
 		break;
 	case SIM_STORE_FULL: s->store_full = true; break;
+	case SIM_SLOT_GIVEN:
+	case SIM_SLOT_LOST: ends = sim_slot_fault_begins(s, f); break;
 	case _SIM_FAULT_N: assert(false);
 	}
 	if (ends)
@@ -201,6 +203,8 @@ void sim_fault_over(struct sim *s, uint32_t number)
 		break;
 	case SIM_REHOME: new_home(s); break;
 	case SIM_STORE_FULL: s->store_full = false; break;
+	case SIM_SLOT_GIVEN:
+	case SIM_SLOT_LOST: sim_slot_claimed(s, f); break;
 	case SIM_HOST_GONE:
 	case SIM_CLOCK_STEP:
 	case _SIM_FAULT_N: assert(false);

@@ -7,9 +7,10 @@
 
 #include "lease/arith.h"
 
+/* One that stands still, or went on after that, is nobody's home: what it believes is not to be true. */
 static bool is_deposed(const struct node_home *n)
 {
-	return n == &n->sim->homes[SIM_DEPOSED];
+	return n == &n->sim->homes[SIM_DEPOSED] && !n->is_former;
 }
 
 static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *grant)
@@ -22,10 +23,9 @@ static void fx_home_grant(void *arg, uint32_t holder, const struct lg_grant *gra
 	sim_transmit_grant(s, &m, grant);
 }
 
-/* By its region list the key lives elsewhere, or the holder's list is another one. */
-static void refuse(struct node_home *n, const struct message *m)
+static void refuse(struct node_home *n, const struct message *m, enum lg_grant_status status)
 {
-	struct lg_grant grant = { .ack_seq = m->ask->seq, .epoch = n->epoch, .status = LG_GRANT_NOT_HOME };
+	struct lg_grant grant = { .ack_seq = m->ask->seq, .epoch = n->epoch, .status = status };
 
 	fx_home_grant(n, m->holder, &grant);
 }
@@ -85,9 +85,15 @@ void sim_home_ask(struct node_home *n, const struct message *m)
 
 	if (!hears(n, m))
 		return;
+	if (!sim_slot_is_owned(n)) {
+		if (m->kind == MSG_ASK)
+			refuse(n, m, LG_GRANT_NOT_OWNER);
+		return;
+	}
+	/* By its region list the key lives elsewhere, or the holder's list is another one. */
 	if (m->list != n->list || n->refuses) {
 		if (m->kind == MSG_ASK)
-			refuse(n, m);
+			refuse(n, m, LG_GRANT_NOT_HOME);
 		return;
 	}
 	if (m->kind == MSG_ASK) {
@@ -105,6 +111,8 @@ void sim_home_tick(struct node_home *n)
 {
 	struct lg_home_effects fx = effects(n);
 
+	if (!n->sim || !sim_slot_is_owned(n))
+		return;
 	sim_escrow_tick(n);
 	if (!n->running || !n->home || n->sim->now_ns < n->due_ns)
 		return;
@@ -126,6 +134,7 @@ void sim_home_lives(struct node_home *n)
 		.origin_ns = n->sim->c.origin_ns,
 	};
 	n->granted_tok = 0;
+	n->here = (struct lg_presence){ .session = n->process, .until_ns = UINT64_MAX };
 }
 
 static void leave(struct node_home *n)
@@ -176,9 +185,10 @@ void sim_home_knows_nothing(struct node_home *n)
 void sim_home_start(struct node_home *n)
 {
 	struct sim *s = n->sim;
+	struct lg_slot_past past = lg_slot_past_of(true, 1, n->unsettled ? 0 : 1);
 
-	n->succession = sim_succession(s->now_ns, n->listed, SIM_REGIONS_MAX, s->now_ns < n->unknown_until_ns);
-	if (n->unsettled)
+	n->succession = sim_succession(s->now_ns, n->listed, past.has_holders ? SIM_REGIONS_MAX : 0, s->now_ns < n->unknown_until_ns);
+	if (past.is_unsettled)
 		lg_succession_unsettled(n->succession);
 	n->epoch = sim_new_life(s, &n->clock, n->epoch);
 	sim_home_lives(n);

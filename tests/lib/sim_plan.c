@@ -148,6 +148,21 @@ static void draw_faults(uint64_t *rand, struct sim_plan *plan)
 	}
 }
 
+/* In every third plan the key's slot changes its owner, now and then. A chance of its own, so that all else is drawn as without. */
+static void draw_moves(uint64_t seed, struct sim_plan *plan)
+{
+	uint64_t rand = ~seed * 0x9e3779b97f4a7c15ull;
+	uint32_t n = seed % 3 ? 0 : 1 + (uint32_t)draw(&rand, 0, 4);
+
+	for (; n; n--) {
+		struct sim_plan_fault *f = &plan->faults[plan->n_faults++];
+
+		*f = (struct sim_plan_fault){ .kind = lg_rand_next(&rand) % 2 ? SIM_SLOT_GIVEN : SIM_SLOT_LOST };
+		f->at_ns = (uint64_t)(draw(&rand, 0.05, 0.9) * (double)plan->c.end_ns);
+		f->for_ns = (uint64_t)(pow(10, draw(&rand, f->kind == SIM_SLOT_GIVEN ? -3 : -1, 1)) * 1e9);
+	}
+}
+
 /* A share begins when a lease is over and, of a window, one more window has passed; it is there to be spent by who wants more than there is. */
 static void lengthen_cuts(struct sim_plan *plan)
 {
@@ -194,6 +209,7 @@ void sim_plan_draw(uint64_t seed, enum lg_algorithm algorithm, uint32_t subs, st
 	c.end_ns = (uint64_t)fmin(fmax(6 * (double)c.terms.per_ns, 40e9), 150e9);
 	*ret_plan = (struct sim_plan){ .c = c };
 	draw_faults(&rand, ret_plan);
+	draw_moves(seed, ret_plan);
 	if (c.rule.fallback == LG_FALLBACK_SHARE)
 		lengthen_cuts(ret_plan);
 }
@@ -263,6 +279,7 @@ static const char *fault_name(enum sim_fault_kind kind)
 		[SIM_HOME_RESTART] = "home restarts", [SIM_SERVER_RESTART] = "home and region restart",
 		[SIM_REGION_LOST] = "region loses its store", [SIM_HOME_LOST] = "home loses its store", [SIM_HOME_DEPOSED] = "home deposed",
 		[SIM_REHOME] = "another home", [SIM_CLOCK_STEP] = "wall clocks step", [SIM_STORE_FULL] = "store full",
+		[SIM_SLOT_GIVEN] = "slot given away", [SIM_SLOT_LOST] = "slot lost",
 	};
 
 	return names[kind];

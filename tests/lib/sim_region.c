@@ -17,10 +17,13 @@ struct lessor {
 
 static struct lessor lessor_of(const struct node_region *n)
 {
-	struct node_home *home = &n->sim->homes[n->list - 1];
+	struct node_home *home = &n->sim->homes[n->list - 1], *former = &n->sim->homes[SIM_DEPOSED];
 
 	if (n->above)
 		return (struct lessor){ n->above->running, n->above->process, n->above->epoch, n->above->listed };
+	/* Who is listed is in the store that both share. */
+	if (n->with_former && n->list == 1)
+		return (struct lessor){ former->running, former->process, former->epoch, home->listed };
 	return (struct lessor){ home->running, home->process, home->epoch, home->listed };
 }
 
@@ -161,7 +164,10 @@ void sim_region_grant(struct node_region *n, const struct message *m)
 
 	if (!n->region || n->process != m->to_process || !n->link.up)
 		return;
-	lg_region_grant(n->region, &m->grant, now_ns, region_effects(n));
+	if (m->grant.status == LG_GRANT_NOT_OWNER)
+		sim_slot_follow(n);
+	else
+		lg_region_grant(n->region, &m->grant, now_ns, region_effects(n));
 	n->due_ns = now_ns;
 	sim_check_region(n);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
  * The inside of the simulation: what its files share. sim.c has time and traffic, sim_net.c the messages, sim_host.c, sim_region.c and
- * sim_home.c what roles do around the objects of agent/lease, sim_faults.c what goes wrong, sim_check.c the laws. */
+ * sim_home.c what roles do around the objects of agent/lease, sim_slots.c who owns the key's slot, sim_faults.c what goes wrong,
+ * sim_check.c the laws. */
 #pragma once
 
 #include <math.h>
 
+#include "lease/claims.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/sim_share.h"
 
 #define MS 1000000ull
 #define S (1000 * MS)
-#define SIM_HOMES 3	/* by region list 1, by region list 2, and a deposed one */
+#define SIM_HOMES 3	/* by region list 1, by region list 2, and a deposed or former one */
 #define SIM_DEPOSED 2
 
 enum event_kind { EV_ARRIVAL,
@@ -26,6 +28,7 @@ enum event_kind { EV_ARRIVAL,
 		  EV_FAULT_OVER,
 		  EV_THAW,
 		  EV_NEW_LIST,
+		  EV_MOVE,
 		  EV_KEEPALIVE,
 		  EV_COMMIT,
 		  EV_COMMIT_LATE,
@@ -132,6 +135,7 @@ struct node_region {
 	struct node_region *above;	/* its lessor; NULL: the key's home */
 	bool lends_to_regions;
 	uint32_t list;			/* version of the region list it has */
+	bool with_former;		/* it takes the former owner of the key's slot for its home */
 	struct clock clock;
 	struct link link;
 	bool running;
@@ -154,6 +158,9 @@ struct node_home {
 	struct clock clock;		/* only its wall clock is off: this is the home's time that laws are kept on */
 	uint32_t list;			/* version of the region list it has */
 	bool refuses;			/* by that list it is not the home */
+	bool is_former;			/* its slot goes, or has gone, to another process */
+	bool has_given;			/* in good order */
+	struct lg_presence here;	/* its session is its process */
 	bool running;
 	uint32_t process;
 	uint32_t epoch;
@@ -289,6 +296,14 @@ void sim_home_freeze(struct node_home *n);
 
 /* What its mark became. Returns when it is due. */
 uint64_t sim_home_marked(struct node_home *n, bool is_durable);
+
+/* Who owns the key's slot: sim_slots.c */
+bool sim_slot_is_owned(const struct node_home *n);
+bool sim_slot_fault_begins(struct sim *s, const struct fault *f);
+/* Another process claims it. */
+void sim_slot_claimed(struct sim *s, const struct fault *f);
+/* A region learns who owns it now. */
+void sim_slot_follow(struct node_region *n);
 
 /* Its store: sim_escrow.c */
 void sim_escrow_begin(struct node_home *n);
