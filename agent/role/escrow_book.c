@@ -30,6 +30,7 @@ struct slot {
 	bool is_due;
 	bool is_on_its_way;
 	bool is_foreign;		/* somebody else writes it */
+	bool is_last;			/* no marks come after the next ones */
 	uint64_t since_ns;
 	uint64_t revision;
 	struct lg_escrow_found *found;	/* sorted by id */
@@ -147,7 +148,7 @@ void lg_escrow_book_close(struct lg_escrow_book *b, uint32_t slot)
 {
 	struct slot *s = &b->slots[slot];
 
-	s->is_open = s->is_due = s->is_on_its_way = s->is_foreign = false;
+	s->is_open = s->is_due = s->is_on_its_way = s->is_foreign = s->is_last = false;
 	s->n_opened++;
 	free(s->found);
 	s->found = NULL;
@@ -277,7 +278,7 @@ static void key_write(struct lg_escrow_book *b, struct lg_escrow_entry *e, uint6
 	struct lg_escrow_record record = { .memory_ms = memory_ms(e->lessor->terms) };
 	size_t len = b->page.len;
 
-	if (!lg_home_mark(e->home, b->is_finishing, now_ns, &record.mark))
+	if (!lg_home_mark(e->home, b->is_finishing || b->slots[e->slot].is_last, now_ns, &record.mark))
 		return;
 	e->is_on_its_way = true;
 	memcpy(record.id, e->id, sizeof(record.id));
@@ -494,6 +495,18 @@ void lg_escrow_book_finish(struct lg_escrow_book *b)
 	b->next_ns = 0;
 	for (uint32_t i = 0; i < LG_KEY_SLOTS; i++)
 		b->slots[i].is_due = b->slots[i].n_keys > 0;
+}
+
+/* Of a page that is on its way the next one would not be written: its reserve stays out until the holders have told what they have. */
+void lg_escrow_book_hand_over(struct lg_escrow_book *b, const struct lg_slot_set *slots, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < LG_KEY_SLOTS; i++) {
+		if (!lg_slot_set_has(slots, i) || !b->slots[i].is_open)
+			continue;
+		b->slots[i].is_last = true;
+		b->slots[i].is_due = b->slots[i].n_keys > 0;
+	}
+	lg_escrow_book_write(b, now_ns);
 }
 
 bool lg_escrow_book_is_done(const struct lg_escrow_book *b)

@@ -14,6 +14,7 @@
 #include "lease/escrow_page.h"
 #include "lease/hash.h"
 #include "lease/home.h"
+#include "lease/slot_map.h"
 #include "store/store.h"
 
 struct lg_escrow_book;
@@ -56,6 +57,9 @@ LG_CLEANUP(struct lg_escrow_book, lg_escrow_book_free)
 int lg_escrow_book_open(struct lg_escrow_book *book, uint32_t slot, uint64_t now_ns, struct lg_complaint *c);
 /* Right after that: if its page is of this revision, it is not believed that it covers any rule. */
 void lg_escrow_book_doubt(struct lg_escrow_book *book, uint32_t slot, uint64_t revision);
+/* They are going to be lent by somebody else: their last marks go out, so that what was not lent is there for him. From now on nothing is
+ * lent of them, and they are closed. What is committed next comes after these marks. */
+void lg_escrow_book_hand_over(struct lg_escrow_book *book, const struct lg_slot_set *slots, uint64_t now_ns);
 /* They are lent by somebody else: of what is on its way nothing is told any more. The keys were removed before. */
 void lg_escrow_book_close(struct lg_escrow_book *book, uint32_t slot);
 /* Which rules the page of a slot covers, and its revision (0: there is none), whoever lends it. -EINVAL with *c filled if it cannot be

@@ -256,6 +256,11 @@ int lg_server_escrow_open(struct lg_server *s, uint32_t slot, bool is_first, uin
 	return r;
 }
 
+void lg_server_escrow_hand_over(struct lg_server *s, const struct lg_slot_set *slots)
+{
+	lg_escrow_book_hand_over(s->escrow->book, slots, lg_clock_now_ns());
+}
+
 void lg_server_escrow_close(struct lg_server *s, uint32_t slot)
 {
 	lg_escrow_book_close(s->escrow->book, slot);

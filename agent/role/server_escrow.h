@@ -9,6 +9,7 @@
 
 struct lg_metrics;
 struct lg_server;
+struct lg_slot_set;
 struct lg_server_home_key;
 struct lg_server_life;
 struct lg_server_rule;
@@ -19,6 +20,8 @@ int lg_server_escrow_doubt(struct lg_server *s, uint32_t slot, const struct lg_s
 /* This server owns a slot: reads its page. is_first: nobody has had it before, so nothing that counts was lent. A page of the revision
  * `doubtful` is not believed. */
 int lg_server_escrow_open(struct lg_server *s, uint32_t slot, bool is_first, uint64_t doubtful);
+/* They are going to be given away: what was not lent of them is not withheld from who lends them next. */
+void lg_server_escrow_hand_over(struct lg_server *s, const struct lg_slot_set *slots);
 /* And no longer: its keys are gone already. */
 void lg_server_escrow_close(struct lg_server *s, uint32_t slot);
 void lg_server_escrow_stop(struct lg_server *s);

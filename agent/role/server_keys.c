@@ -531,8 +531,10 @@ void lg_server_keys_drop(struct lg_server *s, const struct lg_slot_set *slots, b
 	struct going g = { .s = s, .slots = slots, .now_ns = lg_clock_now_ns(), .in_order = in_order };
 
 	lg_table_each(s->region_keys, region_key_leave, &g);
-	if (in_order)
+	if (in_order) {
 		lg_server_flush(s);
+		lg_server_escrow_hand_over(s, slots);
+	}
 	lg_table_each(s->home_keys, home_key_leave, &g);
 }
 

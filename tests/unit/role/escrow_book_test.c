@@ -339,6 +339,31 @@ TEST(the_last_marks_give_back_what_was_not_lent)
 	life_end(l);
 }
 
+TEST(of_slots_that_are_handed_over_what_was_not_lent_is_there_for_the_next_owner)
+{
+	struct life *l = life_begin(T0, UNIX0, 1), *next;
+	struct key *given = key_open(l, 5, 17), *kept = key_open(l, 6, 18);
+	struct lg_slot_set slots = { 0 };
+	struct lg_home_view v;
+
+	ask(given, 100);
+	ask(kept, 100);
+	write_all(l);
+	lg_slot_set_add(&slots, 17);
+	lg_escrow_book_hand_over(l->book, &slots, l->now_ns);
+	lg_escrow_book_remove(l->book, &given->e, false);
+	lg_escrow_book_close(l->book, 17);
+	WAIT_FOR(n.loop, lg_escrow_book_is_done(l->book));
+	next = life_begin(T0, UNIX0, 2);
+	lg_home_view(key_open(next, 5, 17)->e.home, l->now_ns, &v);
+	assert_int_equal(v.unknown_tok, 100);
+	/* Whoever goes on lending keeps his reserve. */
+	lg_home_view(key_open(next, 6, 18)->e.home, l->now_ns, &v);
+	assert_true(v.unknown_tok > 100);
+	life_end(next);
+	life_end(l);
+}
+
 TEST(a_key_that_goes_leaves_its_page)
 {
 	struct life *l = life_begin(T0, UNIX0, 1);
@@ -374,6 +399,7 @@ int main(void)
 		WITH_STORE(all_slots_that_are_due_are_in_as_few_commits_as_there_can_be),
 		WITH_STORE(keys_of_a_slot_are_marked_together),
 		WITH_STORE(the_last_marks_give_back_what_was_not_lent),
+		WITH_STORE(of_slots_that_are_handed_over_what_was_not_lent_is_there_for_the_next_owner),
 		WITH_STORE(a_key_that_goes_leaves_its_page),
 	};
 
