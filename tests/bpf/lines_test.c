@@ -553,8 +553,8 @@ static int send_burst(enum lg_hook hook, uint32_t address)
 }
 
 /*
- * Of a burst that began in the tick `began_ns`, before which `before` packets had been let through. The program may see the next tick before the
- * clock here does, and then mints what is due: more than the burst is what `over` judges.
+ * Of a burst that began in the tick `began_ns`, before which `before` packets had been let through. The program may see the next tick
+ * before the clock here does, and then mints what is due: more than the burst is what `over` judges.
  */
 static void burst_judge(uint64_t began_ns, uint64_t before)
 {
