@@ -235,6 +235,11 @@ void lg_h2_odd(struct lg_h2 *h2)
 		lg_h2_fail(h2, NGHTTP2_ENHANCE_YOUR_CALM, "too many frames that carry nothing");
 }
 
+static void odd_earn(struct lg_h2 *h2, uint64_t n)
+{
+	h2->odd_left = h2->odd_left + n > LG_H2_ODD_MAX ? LG_H2_ODD_MAX : (uint32_t)(h2->odd_left + n);
+}
+
 void lg_h2_close(struct lg_h2 *h2, const char *farewell)
 {
 	h2->muted = true;
@@ -318,6 +323,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	(void)session;
 	switch (frame->hd.type) {
 	case NGHTTP2_HEADERS:
+		/* Of answers there are no more than we have asked for. */
+		if (stream && !h2->is_server)
+			odd_earn(h2, LG_H2_ODD_PER_ANSWER);
 		if (stream)
 			h2->events->headers(stream, end);
 		break;
@@ -524,9 +532,7 @@ static void check_patience(struct lg_h2 *h2)
 
 void lg_h2_tick(struct lg_h2 *h2, uint32_t elapsed_ms)
 {
-	uint64_t odd = h2->odd_left + (uint64_t)elapsed_ms * LG_H2_ODD_PER_S / 1000;
-
-	h2->odd_left = odd > LG_H2_ODD_MAX ? LG_H2_ODD_MAX : (uint32_t)odd;
+	odd_earn(h2, (uint64_t)elapsed_ms * LG_H2_ODD_PER_S / 1000);
 	if (!h2->attached)
 		return;
 	h2->age_ms = later(h2->age_ms, elapsed_ms);

@@ -27,6 +27,7 @@ struct ssl_st;
 #define LG_H2_OUT_BYTES (256 << 10)	/* bytes given to the socket's buffer ahead of time; the rest waits in the streams */
 #define LG_H2_ODD_MAX 1000		/* frames that carry nothing (pings, settings, resets, empty data) a peer may send at once */
 #define LG_H2_ODD_PER_S 100		/* and for ever */
+#define LG_H2_ODD_PER_ANSWER 2		/* a server besides, with each block of headers of an answer: some ping at each request */
 #define LG_H2_LINGER_MS 2000		/* a connection that ended in error waits so long for the peer to read why */
 
 /* How long a peer may be silent. 0: for ever. */

@@ -333,6 +333,43 @@ static void pings_beyond_the_allowance_end_the_connection(void **state)
 	end(&f);
 }
 
+/* As servers do that measure the way with each request. */
+static void a_server_that_answers_may_ping_as_often(void **state)
+{
+	static const char *const answer[] = { ":status", "200", NULL };
+	static const uint8_t nothing[8];
+	const nghttp2_nv nv[] = {
+		{ (uint8_t *)":method", (uint8_t *)"GET", 7, 3, 0 },
+		{ (uint8_t *)":scheme", (uint8_t *)"http", 7, 4, 0 },
+		{ (uint8_t *)":path", (uint8_t *)"/a", 5, 2, 0 },
+	};
+	char preface[24];
+	struct fixture f;
+	int32_t id;
+
+	(void)state;
+	begin(&f, false);
+	WAIT_FOR(f.n.loop, recv(f.peer.fd, preface, sizeof(preface), 0) == sizeof(preface));
+	raw_frame(&f.peer, SETTINGS, 0, 0, NULL, 0);
+	for (size_t i = 0; i < LG_H2_ODD_MAX; i++) {
+		id = nghttp2_submit_request(lg_h2_session(f.h2), NULL, nv, N_ELEMS(nv), NULL, &f);
+		assert_true(id > 0);
+		lg_h2_kick(f.h2);
+		raw_frame(&f.peer, PING, 0, 0, nothing, 8);
+		raw_frame(&f.peer, PING, 0, 0, nothing, 8);
+		RAW_WAIT(&f.n, &f.peer, f.peer.n_frames[PING] == 2 * i + 2);
+		raw_headers(&f.peer, (uint32_t)id, END_STREAM, answer);
+	}
+	assert_int_equal(f.n_down, 0);
+	/* Without answers the allowance is what it was. */
+	for (size_t i = 0; i <= LG_H2_ODD_MAX; i++) {
+		raw_frame(&f.peer, PING, 0, 0, nothing, 8);
+		RAW_WAIT(&f.n, &f.peer, f.n_down || f.peer.n_frames[PING] > 2 * LG_H2_ODD_MAX + i);
+	}
+	check_refused(&f, NGHTTP2_ENHANCE_YOUR_CALM, "carry nothing");
+	end(&f);
+}
+
 /* Keeps on sending one kind of frame without reading an answer, until the other end has had enough. */
 static void flood(uint8_t type, size_t len, uint32_t opened)
 {
@@ -461,6 +498,7 @@ int main(void)
 		cmocka_unit_test(a_connection_without_hello_is_closed_after_a_second),
 		cmocka_unit_test(a_connection_without_streams_is_sent_away_after_a_minute),
 		cmocka_unit_test(pings_beyond_the_allowance_end_the_connection),
+		cmocka_unit_test(a_server_that_answers_may_ping_as_often),
 		cmocka_unit_test(floods_of_frames_that_carry_nothing_end_the_connection),
 		cmocka_unit_test(streams_opened_and_reset_at_once_end_the_connection),
 		cmocka_unit_test(settings_name_the_limits),
