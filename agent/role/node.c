@@ -165,7 +165,7 @@ int lg_node_rules_compile(struct lg_node *n, struct lg_rules *rules, struct lg_r
 			  struct lg_rule_name *ret_names, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .n_regions = (uint32_t)n->config.n_regions,
-				      .hosts_in_region = lg_node_hosts_in_region(n), .grace_ns = SHARE_GRACE_NS,
+				      .hosts_in_region = lg_config_own_hosts(&n->config), .grace_ns = SHARE_GRACE_NS,
 				      .max_rules = lg_kern_max_rules(n->kern) };
 	static struct lg_ruleset old_set;
 	static struct lg_rule_name old_names[LG_RULES_MAX + 1];

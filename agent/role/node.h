@@ -155,7 +155,6 @@ void lg_node_slots_up(struct lg_node *n, const struct lg_slot_set *up);	/* these
 
 /* node_upstream.c */
 int lg_node_upstream_start(struct lg_node *n, struct lg_complaint *c);
-uint32_t lg_node_hosts_in_region(const struct lg_node *n);
 void lg_node_reachable_set(struct lg_node *n, bool reachable);	/* the kernel's control words */
 bool lg_node_upstream_is_up(const struct lg_node *n);
 void lg_node_grant(struct lg_node *n, const struct lg_wire_key *wire, const struct lg_grant *grant);

@@ -68,24 +68,13 @@ static void totals_take(struct lg_node *n, struct totals *t)
 
 /* ---- JSON ---- */
 
-/* The longest way to a server that we lease from; 0: not known yet. */
-static uint64_t rtt_ns(const struct lg_node *n)
-{
-	uint64_t most = 0;
-
-	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
-		if (n->upstreams[slot].up && n->upstreams[slot].rtt_ns > most)
-			most = n->upstreams[slot].rtt_ns;
-	return most;
-}
-
 static json_t *upstream_json(const struct lg_node *n)
 {
 	if (!n->replicas)
 		return json_null();
 	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s, s:I, s:o}", "address", n->config.upstream, "state",
 			 lg_node_upstream_is_up(n) ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch,
-			 "rtt_ms", (double)rtt_ns(n) / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why, "slots",
+			 "rtt_ms", (double)lg_upstreams_rtt_ns(n->upstreams) / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why, "slots",
 			 (json_int_t)lg_replicas_slots_up(n->replicas), "servers", lg_replicas_json(n->replicas));
 }
 
@@ -430,7 +419,7 @@ static void upstream_metrics(struct lg_node *n, struct lg_metrics *m)
 		return;
 	lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, lg_node_upstream_is_up(n), "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, n->n_connects, "lessor", n->config.region, NULL);
-	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)rtt_ns(n) / 1e9, "lessor", n->config.region, NULL);
+	lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)lg_upstreams_rtt_ns(n->upstreams) / 1e9, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_ASKS, n->n_asks, "lessor", n->config.region, NULL);
 	lg_metrics_add(m, LG_METRIC_GRANTS, n->n_grants, "lessor", n->config.region, NULL);
 }

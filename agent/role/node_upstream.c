@@ -8,16 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-uint32_t lg_node_hosts_in_region(const struct lg_node *n)
-{
-	const struct lg_config *config = &n->config;
-
-	for (size_t i = 0; i < config->n_regions; i++)
-		if (strcmp(config->regions[i].name, config->region) == 0)
-			return config->regions[i].hosts;
-	return 1;
-}
-
 void lg_node_reachable_set(struct lg_node *n, bool reachable)
 {
 	int r = lg_kern_control_set(n->kern, n->config.unparsable_drop, reachable, n->config.nat64);
@@ -103,7 +93,7 @@ int lg_node_upstream_start(struct lg_node *n, struct lg_complaint *c)
 							      lg_node_rules_wanted, lg_node_rules_whole, on_regions };
 	struct lg_lease_hello hello = { .regions_version = n->config.regions_version, .max_keys = n->config.max_keys };
 	struct lg_replicas_options options = { .address = n->config.upstream, .hello = &hello, .region = n->config.region,
-					       .n_holders = lg_node_hosts_in_region(n) };
+					       .n_holders = lg_config_own_hosts(&n->config) };
 	struct lg_control control;
 	int r;
 

@@ -363,6 +363,16 @@ uint32_t lg_replicas_slots_up(const struct lg_replicas *r)
 	return n;
 }
 
+uint64_t lg_upstreams_rtt_ns(const struct lg_upstream upstreams[LG_KEY_SLOTS])
+{
+	uint64_t most = 0;
+
+	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
+		if (upstreams[slot].up && upstreams[slot].rtt_ns > most)
+			most = upstreams[slot].rtt_ns;
+	return most;
+}
+
 void lg_replicas_tick(struct lg_replicas *r, uint64_t now_ns)
 {
 	bool stalled[LG_REPLICAS_MAX] = { 0 };

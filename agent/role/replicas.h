@@ -50,6 +50,8 @@ LG_CLEANUP(struct lg_replicas, lg_replicas_free)
 bool lg_replicas_are_up(const struct lg_replicas *r);
 /* Slots that have an owner with a stream. */
 uint32_t lg_replicas_slots_up(const struct lg_replicas *r);
+/* The longest way to a server that owns a slot; 0: not known yet. */
+uint64_t lg_upstreams_rtt_ns(const struct lg_upstream upstreams[LG_KEY_SLOTS]);
 /* Each tick. */
 void lg_replicas_tick(struct lg_replicas *r, uint64_t now_ns);
 /* To the owner of the key's slot; lost while there is none. */

@@ -51,16 +51,6 @@ void lg_role_await_end(struct lg_source *ender, const struct lg_rules_doc *doc)
 		lg_source_arm(ender, end_ns - now_ns < FAR_NS ? end_ns - now_ns : FAR_NS);
 }
 
-static bool is_same_list(const struct lg_config *a, const struct lg_config *b)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < a->n_regions; i++)
-		for (size_t j = 0; j < b->n_regions; j++)
-			n += strcmp(a->regions[i].name, b->regions[j].name) == 0 && a->regions[i].is_draining == b->regions[j].is_draining;
-	return n == a->n_regions && n == b->n_regions;
-}
-
 /* A list that was made at run time counts if it is newer than the one of the file. */
 static int regions_kept(enum lg_config_role role, struct lg_config *config, struct lg_complaint *c)
 {
@@ -80,7 +70,7 @@ static int regions_kept(enum lg_config_role role, struct lg_config *config, stru
 	if (r == 0)
 		r = lg_config_regions_parse(text.text, text.len, LG_REGIONS_KEPT(role), kept, c);
 	lg_rules_text_fini(&text);
-	if (r == 0 && kept->regions_version == config->regions_version && !is_same_list(kept, config))
+	if (r == 0 && kept->regions_version == config->regions_version && lg_config_regions_names(kept) != lg_config_regions_names(config))
 		return lg_complain(c, "regions: version %" PRIu64 " of the list was put into force at run time with other regions: write them "
 				      "(`leasegate regions history` has them), or a higher version", kept->regions_version);
 	if (r < 0 || kept->regions_version <= config->regions_version)

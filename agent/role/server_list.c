@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -22,11 +21,7 @@
 
 struct lg_server_stored_list lg_list_of(const struct lg_config *config)
 {
-	struct lg_server_stored_list l = { .version = config->regions_version };
-
-	for (size_t i = 0; i < config->n_regions; i++)
-		l.names += XXH3_64bits_withSeed(config->regions[i].name, strlen(config->regions[i].name), config->regions[i].is_draining);
-	return l;
+	return (struct lg_server_stored_list){ .version = config->regions_version, .names = lg_config_regions_names(config) };
 }
 
 int lg_list_start(struct lg_server *s, struct lg_complaint *c)

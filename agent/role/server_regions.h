@@ -22,8 +22,7 @@ struct lg_server_regions {
 	uint64_t offer_version;
 	bool is_writing;
 	bool is_offer;			/* what is written is that */
-	uint64_t failed_version;	/* of our last change that was not written */
-	char why[256];
+	char why[256];			/* our last change was not written */
 	struct lg_source *pusher;
 	bool is_leaving;		/* the life ends, for one with the newer list */
 };

@@ -81,19 +81,11 @@ int lg_server_rules_read(struct lg_server *s, const char *key, bool with_texts, 
 
 /* ---- is it fit? ---- */
 
-static uint32_t hosts_in_region(const struct lg_config *config)
-{
-	for (size_t i = 0; i < config->n_regions; i++)
-		if (strcmp(config->regions[i].name, config->region) == 0)
-			return config->regions[i].hosts;
-	return 1;
-}
-
 /* What nodes would refuse, but for what only they know: their interfaces and the room in their tables. */
 static int compile_check(struct lg_server *s, struct lg_rules *rules, const struct lg_peer *peers, size_t n_peers, struct lg_complaint *c)
 {
 	struct lg_compile_env env = { .now_ns = lg_clock_now_ns(), .grace_ns = LG_NS_PER_S, .n_lines = LG_LINE_KEYS_DEFAULT / LG_LINE_SLOTS,
-				      .n_regions = (uint32_t)s->config.n_regions, .hosts_in_region = hosts_in_region(&s->config) };
+				      .n_regions = (uint32_t)s->config.n_regions, .hosts_in_region = lg_config_own_hosts(&s->config) };
 	_cleanup_free_ struct lg_classifier *classifier = malloc(sizeof(*classifier));
 	static struct lg_rule_name names[LG_RULES_MAX + 1];
 	static struct lg_ruleset set;

@@ -33,17 +33,6 @@ static bool home_is_up(const struct lg_server *s, const struct lg_server_home *h
 	return home->replicas ? lg_replicas_are_up(home->replicas) : s->slots.n_owned > 0;
 }
 
-/* The longest way to a server of the home; 0: not known. */
-static uint64_t home_rtt_ns(const struct lg_server_home *home)
-{
-	uint64_t most = 0;
-
-	for (uint32_t slot = 0; slot < LG_KEY_SLOTS; slot++)
-		if (home->upstreams[slot].up && home->upstreams[slot].rtt_ns > most)
-			most = home->upstreams[slot].rtt_ns;
-	return most;
-}
-
 static json_t *homes_json(struct lg_server *s)
 {
 	json_t *list = json_array();
@@ -55,7 +44,7 @@ static json_t *homes_json(struct lg_server *s)
 						      home->replicas ? lg_config_dial(&s->config, s->names[i]) : "self",
 						      "state", home_is_up(s, home) ? "up" : "down", "epoch",
 						      (json_int_t)(home->replicas ? home->epoch : s->epoch), "rtt_ms",
-						      (double)home_rtt_ns(home) / 1e6, "connects",
+						      (double)lg_upstreams_rtt_ns(home->upstreams) / 1e6, "connects",
 						      (json_int_t)home->n_connects, "why", home->why));
 	}
 	return list;
@@ -340,7 +329,7 @@ static bool metrics_homes(struct lg_server *s, struct lg_metrics *m)
 		degraded |= !home_is_up(s, home);
 		lg_metrics_add(m, LG_METRIC_UPSTREAM_UP, home_is_up(s, home), "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_UPSTREAM_CHANGES, home->n_connects, "lessor", s->names[i], NULL);
-		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)home_rtt_ns(home) / 1e9, "lessor", s->names[i], NULL);
+		lg_metrics_addf(m, LG_METRIC_UPSTREAM_RTT, (double)lg_upstreams_rtt_ns(home->upstreams) / 1e9, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_ASKS, home->n_asks, "lessor", s->names[i], NULL);
 		lg_metrics_add(m, LG_METRIC_GRANTS, home->n_grants, "lessor", s->names[i], NULL);
 	}

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/num.h"
 #include "rules/fields.h"
@@ -59,7 +60,7 @@ static int item_collect(struct reader *r, const struct lg_node *item, const char
 
 /* ---- regions ---- */
 
-static const struct lg_region_def *region_find(const struct lg_config *config, const char *name)
+const struct lg_region_def *lg_config_region(const struct lg_config *config, const char *name)
 {
 	for (size_t i = 0; i < config->n_regions; i++)
 		if (strcmp(config->regions[i].name, name) == 0)
@@ -81,7 +82,7 @@ static int region_item_read(struct reader *r, const struct lg_node *item)
 	text_copy(at, LG_CF_REGION_ADDRESS, "", region->address, sizeof(region->address));
 	region->hosts = (uint32_t)at[LG_CF_REGION_HOSTS].num;
 	region->is_draining = at[LG_CF_REGION_DRAINING].num;
-	if (region_find(config, region->name))
+	if (lg_config_region(config, region->name))
 		return complain(r, at, LG_CF_REGION_NAME, "region \"%s\" is listed twice", region->name);
 	for (size_t i = 0; i < config->n_regions; i++)
 		if (strcmp(config->regions[i].address, region->address) == 0)
@@ -139,7 +140,7 @@ static int regions_read(struct reader *r)
 	if (err < 0)
 		return err;
 	text_copy(r->at, LG_CF_REGION, "", config->region, sizeof(config->region));
-	own = region_find(config, config->region);
+	own = lg_config_region(config, config->region);
 	if (!own)
 		return complain(r, r->at, LG_CF_REGION, "\"%s\" is not in the list of regions", config->region);
 	if (r->role == LG_CONFIG_NODE)
@@ -158,7 +159,7 @@ static int dial_via_read(struct reader *r)
 	if (!is_written(r->at, LG_CF_DIAL_VIA))
 		return 0;
 	for (const struct lg_node *node = r->at[LG_CF_DIAL_VIA].node->child; node; node = node->next) {
-		if (!region_find(config, node->key))
+		if (!lg_config_region(config, node->key))
 			return lg_node_key_complain(node, r->c, "test.dial_via: \"%.64s\" is not in the list of regions", node->key);
 		if (node->kind != LG_NODE_SCALAR)
 			return lg_node_complain(node, r->c, "test.dial_via: expected an address such as 192.0.2.1:7400");
@@ -484,7 +485,7 @@ static void follow(char address[LG_ADDRESS_LEN], const char *before, const char 
 
 int lg_config_regions_take(struct lg_config *config, const struct lg_config *from, struct lg_complaint *c)
 {
-	const struct lg_region_def *before = region_find(config, config->region), *now = region_find(from, config->region);
+	const struct lg_region_def *before = lg_config_region(config, config->region), *now = lg_config_region(from, config->region);
 
 	if (!now)
 		return lg_complain(c, "version %" PRIu64 " of the list of regions does not have region %s", from->regions_version,
@@ -516,7 +517,7 @@ int lg_config_read(const char *path, enum lg_config_role role, struct lg_config 
 
 const char *lg_config_dial(const struct lg_config *config, const char *region)
 {
-	const struct lg_region_def *def = region_find(config, region);
+	const struct lg_region_def *def = lg_config_region(config, region);
 
 	for (size_t i = 0; i < config->n_dial_via; i++)
 		if (strcmp(config->dial_via[i].name, region) == 0)
@@ -537,6 +538,22 @@ const struct lg_interface *lg_config_interface(const struct lg_config *config, c
 			found = entry;
 	}
 	return found;
+}
+
+uint32_t lg_config_own_hosts(const struct lg_config *config)
+{
+	const struct lg_region_def *own = lg_config_region(config, config->region);
+
+	return own ? own->hosts : 1;
+}
+
+uint64_t lg_config_regions_names(const struct lg_config *config)
+{
+	uint64_t names = 0;
+
+	for (size_t i = 0; i < config->n_regions; i++)
+		names += XXH3_64bits_withSeed(config->regions[i].name, strlen(config->regions[i].name), config->regions[i].is_draining);
+	return names;
 }
 
 uint32_t lg_config_hosts(const struct lg_config *config)

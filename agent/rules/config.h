@@ -111,9 +111,16 @@ void lg_config_regions_format(const struct lg_config *config, struct lg_text *ou
  */
 int lg_config_regions_take(struct lg_config *config, const struct lg_config *from, struct lg_complaint *c);
 
+/* The same for lists of the same regions in any order, each draining or not as in the other. */
+uint64_t lg_config_regions_names(const struct lg_config *config);
+
+/* NULL: it is not in the list. */
+const struct lg_region_def *lg_config_region(const struct lg_config *config, const char *name);
 /* The address to dial for a region: dial_via if listed there, else that of the list; NULL if the region is unknown. */
 const char *lg_config_dial(const struct lg_config *config, const char *region);
 /* The entry that an interface of this name belongs to: its own, else the first pattern that fits; NULL for none. */
 const struct lg_interface *lg_config_interface(const struct lg_config *config, const char *ifname);
+/* Hosts that the own region may have; 1 without one. */
+uint32_t lg_config_own_hosts(const struct lg_config *config);
 /* Sum of hosts over the list. */
 uint32_t lg_config_hosts(const struct lg_config *config);
