@@ -61,6 +61,14 @@ int lg_ctl_pins(const struct lg_ctl *ctl, struct lg_kern **ret_kern);
 int lg_ctl_ask(const struct lg_ctl *ctl, const char *role, const char *cmd, json_t **ret_reply, struct lg_complaint *c);
 /* The same for a request that says more. */
 int lg_ctl_ask_for(const struct lg_ctl *ctl, const char *role, const json_t *request, json_t **ret_reply, struct lg_complaint *c);
+/*
+ * Asks a region's server what only one can answer: why says so where there is none, changes that nothing was changed when it refuses. A reply
+ * that says it is well, or an exit code.
+ */
+int lg_ctl_ask_server(const struct lg_ctl *ctl, const json_t *request, const char *why, bool changes, json_t **ret_reply);
+/* Of a reply: a text, "" when there is none; a number. */
+const char *lg_ctl_text(const json_t *object, const char *key);
+json_int_t lg_ctl_int(const json_t *object, const char *key);
 /* Who runs this, for records: who called sudo, else the user. */
 const char *lg_ctl_who(void);
 /* Prints and drops the reference. */

@@ -7,13 +7,6 @@
 #include "base/num.h"
 #include "ctl/journal.h"
 
-static const char *text_of(const json_t *row, const char *field)
-{
-	const char *s = json_string_value(json_object_get(row, field));
-
-	return s ? s : "";
-}
-
 static long long number_of(const json_t *row, const char *field)
 {
 	return (long long)json_integer_value(json_object_get(row, field));
@@ -28,7 +21,7 @@ static void host_print(const json_t *list)
 		printf("at this host:\n  %-20s %-24s %10s %10s %10s %9s %9s\n", "RULE", "KEY", "LEFT", "GRANTED", "SPENT", "DEMAND/s",
 		       "ENDS");
 	json_array_foreach(list, i, row)
-		printf("  %-20s %-24s %10lld %10lld %10lld %9.0f %7.1f s%s\n", text_of(row, "rule"), text_of(row, "key"),
+		printf("  %-20s %-24s %10lld %10lld %10lld %9.0f %7.1f s%s\n", lg_ctl_text(row, "rule"), lg_ctl_text(row, "key"),
 		       number_of(row, "left_tok"), number_of(row, "granted_tok"), number_of(row, "spent_tok"),
 		       json_number_value(json_object_get(row, "demand_tps")), (double)number_of(row, "expires_in_ms") / 1000,
 		       json_is_true(json_object_get(row, "partial")) ? " (wants more)" : "");
@@ -43,8 +36,8 @@ static void region_print(const json_t *list)
 		printf("at this region:\n  %-20s %-24s %-12s %10s %10s %9s %9s\n", "RULE", "KEY", "HOME", "POOL", "AT HOSTS",
 		       "DEMAND/s", "ENDS");
 	json_array_foreach(list, i, row)
-		printf("  %-20s %-24s %-12s %10lld %10lld %9.0f %7.1f s%s\n", text_of(row, "rule"), text_of(row, "key"),
-		       text_of(row, "home"), number_of(row, "pool_tok"), number_of(row, "outstanding_tok"),
+		printf("  %-20s %-24s %-12s %10lld %10lld %9.0f %7.1f s%s\n", lg_ctl_text(row, "rule"), lg_ctl_text(row, "key"),
+		       lg_ctl_text(row, "home"), number_of(row, "pool_tok"), number_of(row, "outstanding_tok"),
 		       json_number_value(json_object_get(row, "demand_tps")), (double)number_of(row, "expires_in_ms") / 1000,
 		       json_is_true(json_object_get(row, "partial")) ? " (wants more)" : "");
 }
@@ -58,7 +51,7 @@ static void home_print(const json_t *list)
 		printf("at home here:\n  %-20s %-24s %10s %10s %10s %10s %10s\n", "RULE", "KEY", "BUDGET", "POOL", "OUT", "CONSUMED",
 		       "UNKNOWN");
 	json_array_foreach(list, i, row)
-		printf("  %-20s %-24s %10lld %10lld %10lld %10lld %10lld\n", text_of(row, "rule"), text_of(row, "key"),
+		printf("  %-20s %-24s %10lld %10lld %10lld %10lld %10lld\n", lg_ctl_text(row, "rule"), lg_ctl_text(row, "key"),
 		       number_of(row, "budget_tok"), number_of(row, "pool_tok"), number_of(row, "outstanding_tok"),
 		       number_of(row, "consumed_tok"), number_of(row, "unknown_tok"));
 }
@@ -95,9 +88,9 @@ static bool record_print(struct history *h, const json_t *record)
 	}
 	lg_ctl_time((uint64_t)number_of(record, "time_ms"), time);
 	snprintf(lease, sizeof(lease), "%lld.%lld", number_of(record, "epoch"), number_of(record, "generation"));
-	return printf("%-24s %-6s %-6s %-20s %-20s %-24s %-15s %10lld %10lld%s%s\n", time, text_of(record, "what"), text_of(record, "tier"),
-		      text_of(record, "holder"), text_of(record, "rule"), text_of(record, "key"), lease, number_of(record, "tok"),
-		      number_of(record, "outstanding_tok"), json_object_get(record, "status") ? " " : "", text_of(record, "status")) > 0;
+	return printf("%-24s %-6s %-6s %-20s %-20s %-24s %-15s %10lld %10lld%s%s\n", time, lg_ctl_text(record, "what"),
+		      lg_ctl_text(record, "tier"), lg_ctl_text(record, "holder"), lg_ctl_text(record, "rule"), lg_ctl_text(record, "key"), lease, number_of(record, "tok"),
+		      number_of(record, "outstanding_tok"), json_object_get(record, "status") ? " " : "", lg_ctl_text(record, "status")) > 0;
 }
 
 /* What came before all that is kept, if it could have been asked for. */

@@ -30,18 +30,6 @@ static bool changes(const struct regions *g)
 	return !is(g, "show") && !is(g, "history");
 }
 
-static json_int_t integer_of(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 /* ---- arguments ---- */
 
 static int hosts_read(struct regions *g, const char *text)
@@ -90,7 +78,7 @@ static int complete_check(const struct regions *g)
 		return lg_ctl_fail(g->ctl, LG_CTL_REFUSED,
 				   "regions %s --lost: if region %s is cut off and not gone, it goes on lending its keys to its own hosts: up "
 				   "to a limit more for each key until it hears of this. Repeat with --yes if it is gone for good",
-				   g->op, text_of(g->request, "name"));
+				   g->op, lg_ctl_text(g->request, "name"));
 	return 0;
 }
 
@@ -98,23 +86,7 @@ static int complete_check(const struct regions *g)
 
 static int ask(const struct regions *g, const json_t *request, json_t **ret_reply)
 {
-	struct lg_complaint c = { 0 };
-	json_t *reply = NULL;
-	int r;
-
-	r = lg_ctl_ask_for(g->ctl, "region", request, &reply, &c);
-	if (r == 1)
-		return lg_ctl_fail(g->ctl, LG_CTL_REFUSED, "instance %s: no region server runs here (nothing at %s), and the list of regions "
-				   "is changed at one", g->ctl->instance, g->ctl->run_dir);
-	if (r < 0)
-		return lg_ctl_fail(g->ctl, LG_CTL_REFUSED, "%s", c.text);
-	if (!json_is_true(json_object_get(reply, "ok"))) {
-		r = lg_ctl_fail(g->ctl, LG_CTL_REFUSED, "%s%s", text_of(reply, "error"), changes(g) ? "; nothing was changed" : "");
-		json_decref(reply);
-		return r;
-	}
-	*ret_reply = reply;
-	return 0;
+	return lg_ctl_ask_server(g->ctl, request, "the list of regions is changed at one", changes(g), ret_reply);
 }
 
 static void show_print(const json_t *show)
@@ -122,20 +94,20 @@ static void show_print(const json_t *show)
 	const json_t *region;
 	size_t i;
 
-	printf("version %lld, %s%s\n", (long long)integer_of(show, "version"),
-	       strcmp(text_of(show, "from"), "store") == 0 ? "made at run time" : "of the configuration",
+	printf("version %lld, %s%s\n", (long long)lg_ctl_int(show, "version"),
+	       strcmp(lg_ctl_text(show, "from"), "store") == 0 ? "made at run time" : "of the configuration",
 	       json_is_true(json_object_get(show, "settled")) ? "" : "; keys whose home is new here are not lent in full yet");
-	if (integer_of(show, "newest") > integer_of(show, "version"))
+	if (lg_ctl_int(show, "newest") > lg_ctl_int(show, "version"))
 		printf("version %lld is known of and not in use here: this region lends nothing as a home\n",
-		       (long long)integer_of(show, "newest"));
+		       (long long)lg_ctl_int(show, "newest"));
 	printf("%-24s %-28s %6s %-9s %s\n", "REGION", "ADDRESS", "HOSTS", "STATE", "HERE");
 	json_array_foreach(json_object_get(show, "regions"), i, region) {
-		printf("%-24s %-28s %6lld %-9s ", text_of(region, "name"), text_of(region, "address"), (long long)integer_of(region, "hosts"),
-		       text_of(region, "state"));
+		printf("%-24s %-28s %6lld %-9s ", lg_ctl_text(region, "name"), lg_ctl_text(region, "address"),
+		       (long long)lg_ctl_int(region, "hosts"), lg_ctl_text(region, "state"));
 		if (json_is_true(json_object_get(region, "self")))
 			printf("this one\n");
 		else if (json_is_true(json_object_get(region, "connected")))
-			printf("connected, version %lld\n", (long long)integer_of(region, "version"));
+			printf("connected, version %lld\n", (long long)lg_ctl_int(region, "version"));
 		else
 			printf("not connected\n");
 	}
@@ -147,7 +119,7 @@ static void history_print(const json_t *reply)
 	size_t i;
 
 	json_array_foreach(json_object_get(reply, "history"), i, one)
-		printf("%6lld  %s\n", (long long)integer_of(one, "version"), text_of(one, "what"));
+		printf("%6lld  %s\n", (long long)lg_ctl_int(one, "version"), lg_ctl_text(one, "what"));
 	if (!json_array_size(json_object_get(reply, "history")))
 		printf("no version was made at run time yet\n");
 }
@@ -162,7 +134,7 @@ static size_t having(const json_t *show, json_int_t version, size_t *ret_away)
 	json_array_foreach(json_object_get(show, "regions"), i, region) {
 		bool is_connected = json_is_true(json_object_get(region, "connected"));
 
-		n += is_connected && integer_of(region, "version") >= version;
+		n += is_connected && lg_ctl_int(region, "version") >= version;
 		*ret_away += !is_connected;
 	}
 	return n;
@@ -176,7 +148,7 @@ static size_t connected(const struct regions *g, const json_t *show)
 
 	json_array_foreach(json_object_get(show, "regions"), i, region)
 		n += json_is_true(json_object_get(region, "connected")) &&
-		     (!is(g, "remove") || strcmp(text_of(region, "name"), text_of(g->request, "name")) != 0);
+		     (!is(g, "remove") || strcmp(lg_ctl_text(region, "name"), lg_ctl_text(g->request, "name")) != 0);
 	return n;
 }
 
@@ -196,14 +168,14 @@ static int in_use_wait(const struct regions *g, json_int_t version, size_t n_wan
 		if (lg_ctl_ask_for(g->ctl, "region", request, &reply, &c) == 0 && json_is_true(json_object_get(reply, "ok"))) {
 			json_decref(*ret_show);
 			*ret_show = json_incref(reply);
-			if (integer_of(reply, "version") < version && !json_is_true(json_object_get(reply, "busy")) &&
-			    *text_of(reply, "error"))
+			if (lg_ctl_int(reply, "version") < version && !json_is_true(json_object_get(reply, "busy")) &&
+			    *lg_ctl_text(reply, "error"))
 				r = lg_ctl_fail(g->ctl, LG_CTL_REFUSED, "version %lld was not written: %s; nothing was changed",
-						(long long)version, text_of(reply, "error"));
+						(long long)version, lg_ctl_text(reply, "error"));
 			done = having(reply, version, &n_away) >= n_wanted;
-			if (!is_here && integer_of(reply, "version") >= version)
+			if (!is_here && lg_ctl_int(reply, "version") >= version)
 				until_ns = lg_clock_now_ns() + OTHERS_S * LG_NS_PER_S;
-			is_here |= integer_of(reply, "version") >= version;
+			is_here |= lg_ctl_int(reply, "version") >= version;
 		}
 		json_decref(reply);
 		if (!done && r == 0)
@@ -215,17 +187,17 @@ static int in_use_wait(const struct regions *g, json_int_t version, size_t n_wan
 
 static void change_print(const json_t *reply, const json_t *show, bool is_dry)
 {
-	json_int_t version = integer_of(reply, "version"), permille = integer_of(reply, "moved_permille");
+	json_int_t version = lg_ctl_int(reply, "version"), permille = lg_ctl_int(reply, "moved_permille");
 	size_t n_away = 0, n = having(show, version, &n_away);
 
-	printf("version %lld: %s%s\n", (long long)version, text_of(reply, "what"), is_dry ? " (not done: --dry-run)" : "");
+	printf("version %lld: %s%s\n", (long long)version, lg_ctl_text(reply, "what"), is_dry ? " (not done: --dry-run)" : "");
 	if (permille)
 		printf("about %lld.%lld %% of all keys get another home: they begin empty there, and are lent in full again when a window has "
 		       "passed\n", (long long)permille / 10, (long long)permille % 10);
 	if (!is_dry && show)
 		printf("in use by %zu regions%s\n", n, n_away ? ", and not by all: see `leasegate regions`" : "");
 	if (is_dry)
-		fputs(text_of(reply, "list"), stdout);
+		fputs(lg_ctl_text(reply, "list"), stdout);
 }
 
 static int change(struct regions *g)
@@ -246,14 +218,14 @@ static int change(struct regions *g)
 	r = ask(g, g->request, &reply);
 	if (r)
 		return r;
-	r = is_dry ? 0 : in_use_wait(g, integer_of(reply, "version"), n_wanted, &show);
-	if (r == 0 && !is_dry && integer_of(show, "version") < integer_of(reply, "version"))
+	r = is_dry ? 0 : in_use_wait(g, lg_ctl_int(reply, "version"), n_wanted, &show);
+	if (r == 0 && !is_dry && lg_ctl_int(show, "version") < lg_ctl_int(reply, "version"))
 		r = lg_ctl_fail(g->ctl, LG_CTL_REFUSED, "version %lld is not in use here after %d s: see `leasegate regions` and its log",
-				(long long)integer_of(reply, "version"), IN_USE_S);
+				(long long)lg_ctl_int(reply, "version"), IN_USE_S);
 	if (r == 0 && g->ctl->json)
-		lg_ctl_print(json_pack("{s:I, s:s, s:I, s:b, s:I}", "version", integer_of(reply, "version"), "what", text_of(reply, "what"),
-				       "moved_permille", integer_of(reply, "moved_permille"), "dry_run", is_dry, "regions_in_use",
-				       (json_int_t)having(show, integer_of(reply, "version"), &n_away)));
+		lg_ctl_print(json_pack("{s:I, s:s, s:I, s:b, s:I}", "version", lg_ctl_int(reply, "version"), "what", lg_ctl_text(reply, "what"),
+				       "moved_permille", lg_ctl_int(reply, "moved_permille"), "dry_run", is_dry, "regions_in_use",
+				       (json_int_t)having(show, lg_ctl_int(reply, "version"), &n_away)));
 	else if (r == 0)
 		change_print(reply, show, is_dry);
 	json_decref(show);

@@ -157,27 +157,12 @@ static int file_read(struct doing *d)
 
 /* ---- asking ---- */
 
-/* A reply that says it is well, or an exit code. */
 static int ask(const struct doing *d, const json_t *request, json_t **ret_reply)
 {
-	struct lg_complaint c = { 0 };
-	json_t *reply = NULL;
-	int r;
+	char what[64];
 
-	r = lg_ctl_ask_for(d->ctl, "region", request, &reply, &c);
-	if (r == 1)
-		return lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "instance %s: no region server runs here (nothing at %s), and rules %s is for one",
-				   d->ctl->instance, d->ctl->run_dir, d->op);
-	if (r < 0)
-		return lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "%s", c.text);
-	if (!json_is_true(json_object_get(reply, "ok"))) {
-		r = lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "%s%s", json_string_value(json_object_get(reply, "error")),
-				takes(d, "status history show") ? "" : "; nothing was changed");
-		json_decref(reply);
-		return r;
-	}
-	*ret_reply = reply;
-	return 0;
+	snprintf(what, sizeof(what), "rules %s is for one", d->op);
+	return lg_ctl_ask_server(d->ctl, request, what, !takes(d, "status history show"), ret_reply);
 }
 
 static int ask_op(const struct doing *d, const char *op, json_t **ret_reply)
@@ -189,22 +174,10 @@ static int ask_op(const struct doing *d, const char *op, json_t **ret_reply)
 	return r;
 }
 
-static json_int_t integer_of(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 /* What became of the version that was asked for. */
 static int not_written(const struct doing *d, json_int_t version, const json_t *reply)
 {
-	const char *why = integer_of(reply, "version") == version ? text_of(reply, "error") : "another one came between";
+	const char *why = lg_ctl_int(reply, "version") == version ? lg_ctl_text(reply, "error") : "another one came between";
 
 	return lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "version %lld was not written: %s; nothing was changed", (long long)version, why);
 }
@@ -222,7 +195,7 @@ static int durable_wait(const struct doing *d, json_int_t version, bool may_be_l
 		if (r)
 			return r;
 		is_busy = json_is_true(json_object_get(reply, "busy"));
-		if (!is_busy && (integer_of(reply, "version") != version || *text_of(reply, "error")))
+		if (!is_busy && (lg_ctl_int(reply, "version") != version || *lg_ctl_text(reply, "error")))
 			r = may_be_late && json_is_true(json_object_get(reply, "late")) ? TOO_LATE : not_written(d, version, reply);
 		json_decref(reply);
 		if (r)
@@ -249,7 +222,7 @@ static int written(const struct doing *d, json_t **ret_reply)
 		r = ask(d, d->request, ret_reply);
 		if (r)
 			return r;
-		r = durable_wait(d, integer_of(*ret_reply, "version"), takes(d, "set disable shadow reset") && lg_clock_now_ns() < until_ns);
+		r = durable_wait(d, lg_ctl_int(*ret_reply, "version"), takes(d, "set disable shadow reset") && lg_clock_now_ns() < until_ns);
 		if (r == 0)
 			return 0;
 		json_decref(*ret_reply);
@@ -271,16 +244,16 @@ static void tally_take(const json_t *status, const char *kind, json_int_t versio
 
 	*t = (struct tally){ 0 };
 	json_array_foreach(json_object_get(status, "holders"), i, h) {
-		if (strcmp(text_of(h, "kind"), kind) != 0)
+		if (strcmp(lg_ctl_text(h, "kind"), kind) != 0)
 			continue;
 		t->n_own += json_is_true(json_object_get(h, "own_file"));
 		t->n_away += !json_is_true(json_object_get(h, "connected"));
 		if (json_is_true(json_object_get(h, "own_file")) || !json_is_true(json_object_get(h, "connected")))
 			continue;
 		t->n_nodes++;
-		t->n_have += integer_of(h, "version") >= version;
-		t->n_refuse += integer_of(h, "refused") >= version;
-		t->n_chosen += integer_of(h, "version") >= version && json_is_true(json_object_get(h, "chosen"));
+		t->n_have += lg_ctl_int(h, "version") >= version;
+		t->n_refuse += lg_ctl_int(h, "refused") >= version;
+		t->n_chosen += lg_ctl_int(h, "version") >= version && json_is_true(json_object_get(h, "chosen"));
 	}
 }
 
@@ -290,11 +263,11 @@ static void refusals_print(const json_t *status, FILE *f)
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "holders"), i, h)
-		if (integer_of(h, "refused"))
-			fprintf(f, "  %s %s refuses version %lld: %s\n", text_of(h, "kind"), text_of(h, "name"),
-				(long long)integer_of(h, "refused"), text_of(h, "why"));
-	if (integer_of(status, "refused"))
-		fprintf(f, "  this server refuses version %lld: %s\n", (long long)integer_of(status, "refused"), text_of(status, "why"));
+		if (lg_ctl_int(h, "refused"))
+			fprintf(f, "  %s %s refuses version %lld: %s\n", lg_ctl_text(h, "kind"), lg_ctl_text(h, "name"),
+				(long long)lg_ctl_int(h, "refused"), lg_ctl_text(h, "why"));
+	if (lg_ctl_int(status, "refused"))
+		fprintf(f, "  this server refuses version %lld: %s\n", (long long)lg_ctl_int(status, "refused"), lg_ctl_text(status, "why"));
 }
 
 /* Until every node that is there has said what became of it. */
@@ -309,8 +282,8 @@ static int nodes_wait(const struct doing *d, json_int_t version, struct tally *t
 		if (r)
 			return r;
 		tally_take(*ret_status, "node", version, t);
-		is_here = integer_of(json_object_get(*ret_status, "current"), "version") >= version ||
-			  integer_of(*ret_status, "refused") >= version;
+		is_here = lg_ctl_int(json_object_get(*ret_status, "current"), "version") >= version ||
+			  lg_ctl_int(*ret_status, "refused") >= version;
 		if ((is_here && t->n_have + t->n_refuse >= t->n_nodes) || lg_clock_now_ns() > until_ns)
 			return 0;
 		json_decref(*ret_status);
@@ -328,21 +301,21 @@ static int change(struct doing *d)
 	r = written(d, &reply);
 	if (r)
 		return r;
-	version = integer_of(reply, "version");
+	version = lg_ctl_int(reply, "version");
 	r = nodes_wait(d, version, &t, &status);
 	if (r) {
 		json_decref(reply);
 		return r;
 	}
-	r = t.n_refuse || integer_of(status, "refused") >= version ? LG_CTL_REFUSED : LG_CTL_OK;
+	r = t.n_refuse || lg_ctl_int(status, "refused") >= version ? LG_CTL_REFUSED : LG_CTL_OK;
 	if (d->ctl->json) {
-		lg_ctl_print(json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I}", "version", version, "what", text_of(reply, "what"), "note",
-				       text_of(reply, "note"), "nodes", (json_int_t)t.n_nodes, "in_force", (json_int_t)t.n_have, "chosen",
+		lg_ctl_print(json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I}", "version", version, "what", lg_ctl_text(reply, "what"), "note",
+				       lg_ctl_text(reply, "note"), "nodes", (json_int_t)t.n_nodes, "in_force", (json_int_t)t.n_have, "chosen",
 				       (json_int_t)t.n_chosen, "refused", (json_int_t)t.n_refuse));
 	} else {
-		printf("version %lld: %s\n", (long long)version, text_of(reply, "what"));
-		if (*text_of(reply, "note"))
-			printf("%s\n", text_of(reply, "note"));
+		printf("version %lld: %s\n", (long long)version, lg_ctl_text(reply, "what"));
+		if (*lg_ctl_text(reply, "note"))
+			printf("%s\n", lg_ctl_text(reply, "note"));
 		printf("%zu of %zu nodes have it", t.n_have, t.n_nodes);
 		if (!json_is_true(json_object_get(json_object_get(status, "current"), "for_all")))
 			printf(", and %zu are those it is for", t.n_chosen);
@@ -374,8 +347,8 @@ static void overrides_print(const json_t *version, const char *before)
 	size_t i;
 
 	json_array_foreach(json_object_get(version, "overrides"), i, o) {
-		printf("%s  %s: %s", before, text_of(o, "rule"), text_of(o, "is"));
-		lg_duration_format((uint64_t)(integer_of(o, "left_ms") / 1000) * LG_NS_PER_S, left, sizeof(left));
+		printf("%s  %s: %s", before, lg_ctl_text(o, "rule"), lg_ctl_text(o, "is"));
+		lg_duration_format((uint64_t)(lg_ctl_int(o, "left_ms") / 1000) * LG_NS_PER_S, left, sizeof(left));
 		if (json_is_integer(json_object_get(o, "left_ms")))
 			printf(", for %s more\n", left);
 		else
@@ -385,10 +358,10 @@ static void overrides_print(const json_t *version, const char *before)
 
 static void version_print(const json_t *v)
 {
-	printf("%6lld  ", (long long)integer_of(v, "version"));
-	when_print(integer_of(v, "unix_ms"));
-	printf("  %-12s %-10s %s", text_of(v, "region"), text_of(v, "by"), text_of(v, "what"));
-	printf(json_is_true(json_object_get(v, "for_all")) ? "\n" : " (for %s)\n", text_of(v, "for"));
+	printf("%6lld  ", (long long)lg_ctl_int(v, "version"));
+	when_print(lg_ctl_int(v, "unix_ms"));
+	printf("  %-12s %-10s %s", lg_ctl_text(v, "region"), lg_ctl_text(v, "by"), lg_ctl_text(v, "what"));
+	printf(json_is_true(json_object_get(v, "for_all")) ? "\n" : " (for %s)\n", lg_ctl_text(v, "for"));
 }
 
 static int history(const struct doing *d)
@@ -425,15 +398,15 @@ static int show(const struct doing *d)
 		json_object_del(reply, "ok");
 		return lg_ctl_print(reply);
 	}
-	printf("# version %lld of region %s, ", (long long)integer_of(v, "version"), text_of(v, "region"));
-	when_print(integer_of(v, "unix_ms"));
-	printf(", by %s: %s\n", text_of(v, "by"), text_of(v, "what"));
+	printf("# version %lld of region %s, ", (long long)lg_ctl_int(v, "version"), lg_ctl_text(v, "region"));
+	when_print(lg_ctl_int(v, "unix_ms"));
+	printf(", by %s: %s\n", lg_ctl_text(v, "by"), lg_ctl_text(v, "what"));
 	if (!json_is_true(json_object_get(v, "for_all")))
-		printf("# for %s\n", text_of(v, "for"));
+		printf("# for %s\n", lg_ctl_text(v, "for"));
 	if (json_array_size(json_object_get(v, "overrides")))
 		printf("# beside what the text says:\n");
 	overrides_print(v, "#");
-	fputs(text_of(reply, "text"), stdout);
+	fputs(lg_ctl_text(reply, "text"), stdout);
 	json_decref(reply);
 	return LG_CTL_OK;
 }
@@ -441,14 +414,14 @@ static int show(const struct doing *d)
 static void status_print(const json_t *reply)
 {
 	const json_t *v = json_object_get(reply, "current"), *h;
-	json_int_t newest = integer_of(v, "version");
+	json_int_t newest = lg_ctl_int(v, "version");
 	struct tally nodes, regions;
 	size_t i;
 
 	if (!json_is_object(v)) {
 		printf("no version yet: `leasegate rules apply FILE` makes the first one\n");
-		if (*text_of(reply, "file_why"))
-			printf("until then the file of `rules` would count, but it cannot be used: %s\n", text_of(reply, "file_why"));
+		if (*lg_ctl_text(reply, "file_why"))
+			printf("until then the file of `rules` would count, but it cannot be used: %s\n", lg_ctl_text(reply, "file_why"));
 		return;
 	}
 	tally_take(reply, "node", newest, &nodes);
@@ -457,7 +430,7 @@ static void status_print(const json_t *reply)
 	overrides_print(v, "");
 	printf("%zu of %zu nodes have it, %zu refuse it", nodes.n_have, nodes.n_nodes, nodes.n_refuse);
 	if (!json_is_true(json_object_get(v, "for_all")))
-		printf("; %zu of them are those it is for (%s)", nodes.n_chosen, text_of(v, "for"));
+		printf("; %zu of them are those it is for (%s)", nodes.n_chosen, lg_ctl_text(v, "for"));
 	if (nodes.n_own)
 		printf("; %zu have rules of their own file", nodes.n_own);
 	if (nodes.n_away)
@@ -466,9 +439,9 @@ static void status_print(const json_t *reply)
 	if (regions.n_nodes + regions.n_away)
 		printf("%zu of %zu other regions have it\n", regions.n_have, regions.n_nodes);
 	json_array_foreach(json_object_get(reply, "holders"), i, h)
-		if (integer_of(h, "version") < newest && !json_is_true(json_object_get(h, "own_file")))
-			printf("  %s %s%s: version %lld\n", text_of(h, "kind"), text_of(h, "name"),
-			       json_is_true(json_object_get(h, "connected")) ? "" : " (not connected)", (long long)integer_of(h, "version"));
+		if (lg_ctl_int(h, "version") < newest && !json_is_true(json_object_get(h, "own_file")))
+			printf("  %s %s%s: version %lld\n", lg_ctl_text(h, "kind"), lg_ctl_text(h, "name"),
+			       json_is_true(json_object_get(h, "connected")) ? "" : " (not connected)", (long long)lg_ctl_int(h, "version"));
 	refusals_print(reply, stdout);
 }
 
@@ -500,24 +473,25 @@ static int diff(const struct doing *d)
 	if (r)
 		return lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "%s", r == 1 ? "no node runs here: only it knows what was asked for" : c.text);
 	if (!json_is_true(json_object_get(reply, "ok"))) {
-		r = lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "%s", text_of(reply, "error"));
+		r = lg_ctl_fail(d->ctl, LG_CTL_REFUSED, "%s", lg_ctl_text(reply, "error"));
 		json_decref(reply);
 		return r;
 	}
 	version = json_object_get(reply, "version");
-	n = json_array_size(json_object_get(reply, "apart")) + (*text_of(reply, "unusable") != 0) + (integer_of(version, "refused") != 0);
+	n = json_array_size(json_object_get(reply, "apart")) + (*lg_ctl_text(reply, "unusable") != 0) + (lg_ctl_int(version, "refused") != 0);
 	json_object_del(reply, "ok");
 	if (d->ctl->json) {
 		lg_ctl_print(reply);
 		return n ? LG_CTL_REFUSED : LG_CTL_OK;
 	}
-	if (*text_of(reply, "unusable"))
-		printf("what was asked for cannot be put into force: %s\n", text_of(reply, "unusable"));
-	if (integer_of(version, "refused"))
-		printf("version %lld was refused, and version %lld is in force: %s\n", (long long)integer_of(version, "refused"),
-		       (long long)integer_of(version, "version"), text_of(version, "why"));
+	if (*lg_ctl_text(reply, "unusable"))
+		printf("what was asked for cannot be put into force: %s\n", lg_ctl_text(reply, "unusable"));
+	if (lg_ctl_int(version, "refused"))
+		printf("version %lld was refused, and version %lld is in force: %s\n", (long long)lg_ctl_int(version, "refused"),
+		       (long long)lg_ctl_int(version, "version"), lg_ctl_text(version, "why"));
 	json_array_foreach(json_object_get(reply, "apart"), i, item)
-		printf("%s: asked for: %s; the kernel has: %s\n", text_of(item, "rule"), text_of(item, "asked"), text_of(item, "kernel"));
+		printf("%s: asked for: %s; the kernel has: %s\n", lg_ctl_text(item, "rule"), lg_ctl_text(item, "asked"),
+		       lg_ctl_text(item, "kernel"));
 	if (!n)
 		printf("the kernel has what was asked for\n");
 	json_decref(reply);

@@ -113,6 +113,39 @@ const char *lg_ctl_number(uint64_t value, char *buf, size_t len)
 	return buf;
 }
 
+int lg_ctl_ask_server(const struct lg_ctl *ctl, const json_t *request, const char *why, bool changes, json_t **ret_reply)
+{
+	struct lg_complaint c = { 0 };
+	json_t *reply = NULL;
+	int r;
+
+	r = lg_ctl_ask_for(ctl, "region", request, &reply, &c);
+	if (r == 1)
+		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "instance %s: no region server runs here (nothing at %s), and %s", ctl->instance,
+				   ctl->run_dir, why);
+	if (r < 0)
+		return lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s", c.text);
+	if (!json_is_true(json_object_get(reply, "ok"))) {
+		r = lg_ctl_fail(ctl, LG_CTL_REFUSED, "%s%s", lg_ctl_text(reply, "error"), changes ? "; nothing was changed" : "");
+		json_decref(reply);
+		return r;
+	}
+	*ret_reply = reply;
+	return 0;
+}
+
+const char *lg_ctl_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+json_int_t lg_ctl_int(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
 const char *lg_ctl_who(void)
 {
 	const char *sudo = getenv("SUDO_USER");

@@ -624,15 +624,9 @@ int lg_kern_detach_all(const char *instance, const char *root, enum lg_kern_fail
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
 	int r;
 
-	*ret_fail = LG_KERN_REFUSED;
-	r = lg_kern_new(instance, root, &kern, c);
+	r = lg_pins_new(instance, root, &kern, ret_fail, c);
 	if (r < 0)
 		return r;
-	r = lg_pins_check_root(kern, c);
-	if (r < 0) {
-		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
-		return r;
-	}
 	r = lg_pins_lock(kern);
 	if (r == -ENOENT) {
 		*ret_fail = LG_KERN_OK;

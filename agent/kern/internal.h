@@ -127,8 +127,8 @@ const char *lg_map_name(enum lg_map map);
 
 /* A kern without descriptors, its paths set; the names are checked. */
 int lg_kern_new(const char *instance, const char *root, struct lg_kern **ret_kern, struct lg_complaint *c);
-/* 0 when the root lies, or would be made, on a bpf file system; else -ENODEV and how to mount one. */
-int lg_pins_check_root(const struct lg_kern *kern, struct lg_complaint *c);
+/* The same where the root lies, or would be made, on a bpf file system; else -ENODEV and how to mount one. */
+int lg_pins_new(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
 /* Makes <root>/<instance> where missing and locks it. -EBUSY when another process holds it. */
 int lg_pins_make(struct lg_kern *kern, enum lg_kern_fail *ret_fail, struct lg_complaint *c);
 /* Locks an instance that exists: 0, -ENOENT or -EBUSY. */

@@ -611,18 +611,13 @@ int lg_kern_open(const struct lg_kern_options *o, struct lg_kern **ret_kern, enu
 	}
 	r = check_options(o, c);
 	if (r == 0)
-		r = lg_kern_new(o->instance, o->root, &kern, c);
+		r = lg_pins_new(o->instance, o->root, &kern, ret_fail, c);
 	if (r < 0)
 		return r;
 	l->kern = kern;
 	l->o = o;
 	l->ret_fail = ret_fail;
 	l->c = c;
-	r = lg_pins_check_root(kern, c);
-	if (r < 0) {
-		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
-		return r;
-	}
 	r = lg_pins_make(kern, ret_fail, c);
 	if (r == 0)
 		r = load(l);

@@ -117,15 +117,9 @@ int lg_kern_open_pins(const char *instance, const char *root, struct lg_kern **r
 	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
 	int r;
 
-	*ret_fail = LG_KERN_REFUSED;
-	r = lg_kern_new(instance, root, &kern, c);
+	r = lg_pins_new(instance, root, &kern, ret_fail, c);
 	if (r < 0)
 		return r;
-	r = lg_pins_check_root(kern, c);
-	if (r < 0) {
-		*ret_fail = r == -ENODEV ? LG_KERN_NO_BPFFS : LG_KERN_REFUSED;
-		return r;
-	}
 	for (int i = 0; i < _LG_MAP_N && r == 0; i++)
 		r = open_pin(kern, i, c);
 	if (r == 0)

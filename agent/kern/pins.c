@@ -109,7 +109,7 @@ static bool path_up(char *path)
 	return true;
 }
 
-int lg_pins_check_root(const struct lg_kern *kern, struct lg_complaint *c)
+static int check_root(const struct lg_kern *kern, struct lg_complaint *c)
 {
 	char at[LG_ROOT_LEN], name[24];
 	bool read_only;
@@ -127,6 +127,23 @@ int lg_pins_check_root(const struct lg_kern *kern, struct lg_complaint *c)
 		    "/sys/fs/bpf), in a container as a volume of the host's",
 		    at, name);
 	return -ENODEV;
+}
+
+int lg_pins_new(const char *instance, const char *root, struct lg_kern **ret_kern, enum lg_kern_fail *ret_fail, struct lg_complaint *c)
+{
+	_cleanup_(lg_kern_free) struct lg_kern *kern = NULL;
+	int r;
+
+	*ret_fail = LG_KERN_REFUSED;
+	r = lg_kern_new(instance, root, &kern, c);
+	if (r < 0)
+		return r;
+	r = check_root(kern, c);
+	if (r == -ENODEV)
+		*ret_fail = LG_KERN_NO_BPFFS;
+	if (r == 0)
+		*ret_kern = TAKE(kern);
+	return r;
 }
 
 int lg_pins_mkdir(const char *path)

@@ -74,8 +74,8 @@ static json_t *upstream_json(const struct lg_node *n)
 		return json_null();
 	return json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:s, s:I, s:o}", "address", n->config.upstream, "state",
 			 lg_node_upstream_is_up(n) ? "up" : "down", "lessor", n->welcome.lessor, "epoch", (json_int_t)n->welcome.epoch,
-			 "rtt_ms", (double)lg_upstreams_rtt_ns(n->upstreams) / 1e6, "connects", (json_int_t)n->n_connects, "why", n->upstream_why, "slots",
-			 (json_int_t)lg_replicas_slots_up(n->replicas), "servers", lg_replicas_json(n->replicas));
+			 "rtt_ms", (double)lg_upstreams_rtt_ns(n->upstreams) / 1e6, "connects", (json_int_t)n->n_connects, "why",
+			 n->upstream_why, "slots", (json_int_t)lg_replicas_slots_up(n->replicas), "servers", lg_replicas_json(n->replicas));
 }
 
 /* As seen from the daemon's own network namespace, which the tool may not share. */
