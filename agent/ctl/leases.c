@@ -89,8 +89,9 @@ static bool record_print(struct history *h, const json_t *record)
 	lg_ctl_time((uint64_t)number_of(record, "time_ms"), time);
 	snprintf(lease, sizeof(lease), "%lld.%lld", number_of(record, "epoch"), number_of(record, "generation"));
 	return printf("%-24s %-6s %-6s %-20s %-20s %-24s %-15s %10lld %10lld%s%s\n", time, lg_ctl_text(record, "what"),
-		      lg_ctl_text(record, "tier"), lg_ctl_text(record, "holder"), lg_ctl_text(record, "rule"), lg_ctl_text(record, "key"), lease, number_of(record, "tok"),
-		      number_of(record, "outstanding_tok"), json_object_get(record, "status") ? " " : "", lg_ctl_text(record, "status")) > 0;
+		      lg_ctl_text(record, "tier"), lg_ctl_text(record, "holder"), lg_ctl_text(record, "rule"), lg_ctl_text(record, "key"),
+		      lease, number_of(record, "tok"), number_of(record, "outstanding_tok"), json_object_get(record, "status") ? " " : "",
+		      lg_ctl_text(record, "status")) > 0;
 }
 
 /* What came before all that is kept, if it could have been asked for. */

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Fixtures of the chaos tests. They need what the end-to-end tests need, and etcd (scripts/fetch-etcd)."""
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -11,9 +10,11 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
 
+import lib.machine  # noqa: E402
 import scenarios  # noqa: E402
-from lib import BPFFS, LEASEGATE, LEASEGATED, be_prompt, net  # noqa: E402
 from lib.etcd import ETCD  # noqa: E402
+from lib.wait import deadline_of  # noqa: E402
+from world import World  # noqa: E402
 
 TEST_S = 240		# no test may hang the run
 
@@ -60,15 +61,7 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def machine():
     """What all worlds need is there; state of daemons and of the cluster is in memory, so that no test waits for the machine's disk."""
-    if os.geteuid() != 0:
-        pytest.exit("the chaos tests need root: they make namespaces and load BPF programs", 3)
-    for path, made_by in ((LEASEGATED, "make"), (LEASEGATE, "make"), (ETCD, "scripts/fetch-etcd")):
-        if not os.path.exists(path):
-            pytest.exit(f"{path} is missing: run {made_by} first", 1)
-    if not os.path.ismount(BPFFS):
-        pytest.exit(f"no bpf file system on {BPFFS}", 5)
-    net.sweep()
-    be_prompt()
+    lib.machine.check("the chaos tests", (ETCD, "scripts/fetch-etcd"))
     if os.path.isdir("/dev/shm"):
         tempfile.tempdir = "/dev/shm"
 
@@ -82,12 +75,22 @@ def shim(machine, tmp_path_factory):
     return str(made)
 
 
+@pytest.fixture
+def world(shim):
+    """Makes worlds; what became of them is told at the end."""
+    made = []
+
+    def make(**keys):
+        made.append(World(shim, **keys).__enter__())
+        return made[0]
+    yield make
+    for w in made:
+        print(w.story())
+        w.tell()
+        w.__exit__(None, None, None)
+
+
 @pytest.fixture(autouse=True)
 def deadline():
-    def late(_signal, _frame):
-        raise TimeoutError(f"the test took longer than {TEST_S} s")
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(TEST_S)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with deadline_of(TEST_S):
+        yield

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What an outage costs, in numbers: how soon somebody lends again, and how much of the limit is served in the minute from then on."""
+import functools
 import time
 
 import pytest
 from history import S, between
 from lib.wait import until
-from world import World
 
 LIMIT, WINDOW_S = 10000, 10
 LENT_AGAIN_S = 3
@@ -16,17 +16,9 @@ pytestmark = [pytest.mark.long, pytest.mark.alone]
 
 
 @pytest.fixture
-def world(shim):
-    made = []
-
-    def make(**keys):
-        made.append(World(shim, loads=(1.3,), **keys).__enter__())
-        return made[0]
-    yield make
-    for w in made:
-        print(w.story())
-        w.tell()
-        w.__exit__(None, None, None)
+def world(world):
+    """With more traffic than the limit, by as much each time."""
+    return functools.partial(world, loads=(1.3,))
 
 
 def limited(rule_class, algorithm):

@@ -7,24 +7,10 @@ import subprocess
 
 import pytest
 from history import Violation
-from world import LEASE_PORT, World
+from world import LEASE_PORT
 
 MORE_TOK = 300
 UNION_AT = 8		# where in struct lg_bucket what a block keeps begins
-
-
-@pytest.fixture
-def world(shim):
-    made = []
-
-    def make(**keys):
-        made.append(World(shim, **keys).__enter__())
-        return made[0]
-    yield make
-    for w in made:
-        print(w.story())
-        w.tell()
-        w.__exit__(None, None, None)
 
 
 @pytest.mark.long

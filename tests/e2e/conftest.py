@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Fixtures of the end-to-end tests. They need root, bpffs and build/leasegated; see lib/ for the worlds they run in."""
 import os
-import signal
 import subprocess
 import sys
 
@@ -9,8 +8,9 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from lib import BPFFS, LEASEGATE, LEASEGATED, be_prompt, net  # noqa: E402
+from lib import machine  # noqa: E402
 from lib.host import Host  # noqa: E402
+from lib.wait import deadline_of  # noqa: E402
 
 TEST_S = 90		# no test may hang the run; a test that comes near this is broken
 LONG_TEST_S = 240	# of those marked `long`
@@ -30,29 +30,14 @@ def pytest_configure(config):
 def pytest_sessionstart(session):
     if session.config.option.collectonly:
         return
-    if os.geteuid() != 0:
-        pytest.exit("the end-to-end tests need root: they make namespaces and load BPF programs", 3)
-    for path in (LEASEGATED, LEASEGATE):
-        if not os.path.exists(path):
-            pytest.exit(f"{path} is missing: run make first", 1)
-    if not os.path.ismount(BPFFS):
-        pytest.exit(f"no bpf file system on {BPFFS}", 5)
-    net.sweep()
-    be_prompt()
+    machine.check("the end-to-end tests")
 
 
 @pytest.fixture(autouse=True)
 def deadline(request):
     """A test that hangs fails with a traceback of where."""
-    most_s = LONG_TEST_S if request.node.get_closest_marker("long") else TEST_S
-
-    def late(_signal, _frame):
-        raise TimeoutError(f"the test took longer than {most_s} s")
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(most_s)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with deadline_of(LONG_TEST_S if request.node.get_closest_marker("long") else TEST_S):
+        yield
 
 
 @pytest.fixture

@@ -4,23 +4,13 @@ import pytest
 from lib import law
 from lib.certs import Certs
 from lib.daemon import Instance
-from lib.fleet import LEASE_PORT, fleet
+from lib.fleet import LEASE_PORT, fleet, rules_of
 from lib.host import HOST, Host, fresh_name
 from lib.wait import until
 
 S = 1_000_000_000
 LIMIT, WINDOW_S = 2000, 4
-RULES = f"""rules:
-  - name: per-user
-    scope: global
-    class: lease
-    match: {{protocol: udp}}
-    key: {{source: 32}}
-    unit: packets
-    algorithm: sliding_window
-    limit: {LIMIT}/{WINDOW_S}s
-    fallback: deny
-"""
+RULES = rules_of(LIMIT, WINDOW_S)
 
 
 def assert_law(got):

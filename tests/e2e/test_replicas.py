@@ -8,7 +8,7 @@ import time
 
 import pytest
 from lib import law
-from lib.fleet import even, fleet
+from lib.fleet import even, fleet, rules_of
 from lib.net import ip
 from lib.wait import until
 
@@ -17,17 +17,7 @@ LIMIT, WINDOW_S = 200, 2
 N_USERS = 6	# so many keys are in slots of each server, almost surely
 TAKEN_OVER_S = 3	# from the death of a server to the first grant of who takes its slots over
 TICK_S = 0.25	# the longest that a move of slots in good order may keep anybody from what is his
-RULES = f"""rules:
-  - name: per-user
-    scope: global
-    class: lease
-    match: {{protocol: udp}}
-    key: {{source: 32}}
-    unit: packets
-    algorithm: sliding_window
-    limit: {LIMIT}/{WINDOW_S}s
-    fallback: deny
-"""
+RULES = rules_of(LIMIT, WINDOW_S)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,20 @@ METRICS_PORT = 9500
 SLOTS = 256
 
 
+def rules_of(limit, window_s):
+    """One limit for each source over all hosts; whoever is cut off gets nothing."""
+    return ("rules:\n"
+            "  - name: per-user\n"
+            "    scope: global\n"
+            "    class: lease\n"
+            "    match: {protocol: udp}\n"
+            "    key: {source: 32}\n"
+            "    unit: packets\n"
+            "    algorithm: sliding_window\n"
+            f"    limit: {limit}/{window_s}s\n"
+            "    fallback: deny\n")
+
+
 class Fleet:
     def __init__(self, host, etcd, stack, rules, n_servers=2, certs=None, n_there=0):
         self.host, self.etcd, self.rules, self.certs, self.stack = host, etcd, rules, certs, stack

@@ -1,6 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Waiting for a condition with a deadline."""
+"""Waiting for a condition with a deadline, and deadlines of whole tests."""
+import contextlib
+import signal
 import time
+
+
+@contextlib.contextmanager
+def deadline_of(seconds):
+    """What hangs within fails with a traceback of where."""
+    def late(_signal, _frame):
+        raise TimeoutError(f"the test took longer than {seconds} s")
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def until(condition, what, timeout_s=10.0, every_s=0.02):
