@@ -69,14 +69,18 @@ static void best_effort(struct lg_checker *c, const struct lg_asked *asked, stru
 		part.mode = most ? LG_CHECK_TAKE : LG_CHECK_PEEK;
 		part.cost = most ? most : 1;
 		for (uint32_t k = 0; k < part.n; k++)
-			part.charge[k].units = (uint32_t)(((unsigned __int128)part.cost * part.weight[k].num + part.weight[k].den - 1) /
-							  part.weight[k].den);
+			part.charge[k].units = lg_weigh(part.cost, &part.weight[k]);
 		if (lg_checker_run(c, &one, 1, LG_CHECK_WAY_TAKE) < 0)
 			break;
 		lg_answer_make(c->table, &part, &c->door.room[0], ret);
 		if (!most || ret->allowed)
 			return;
 	}
+}
+
+static void answer_overloaded(struct lg_answer *ret)
+{
+	*ret = (struct lg_answer){ .status = LG_STATUS_OVERLOADED, .retry_after_ns = LG_NS_PER_S, .decider = -1 };
 }
 
 /* What is more than a look into the kernel's answer. */
@@ -91,7 +95,7 @@ static void finish(struct lg_checker *c, const struct lg_asked *asked, const str
 			ret->settle_within_ns = asked->reserve_ns;
 			return;
 		}
-		*ret = (struct lg_answer){ .status = LG_STATUS_OVERLOADED, .retry_after_ns = LG_NS_PER_S, .decider = -1 };
+		answer_overloaded(ret);
 	}
 }
 
@@ -104,11 +108,6 @@ static bool needs_kernel(const struct lg_asked *asked)
 static bool is_alone(const struct lg_asked *asked)
 {
 	return asked->mode == LG_CHECK_SETTLE || asked->mode == LG_CHECK_BEST_EFFORT;
-}
-
-static void answer_overloaded(struct lg_answer *ret)
-{
-	*ret = (struct lg_answer){ .status = LG_STATUS_OVERLOADED, .retry_after_ns = LG_NS_PER_S, .decider = -1 };
 }
 
 /* At most LG_CHECKS_MAX, of which none but the last is_alone(). */
@@ -192,6 +191,17 @@ static bool waits_for_home(const struct lg_checker *c, const struct lg_question 
 	return true;
 }
 
+/* Behind those of this turn. */
+static void enqueue(struct lg_checker *c, struct lg_question *q)
+{
+	q->next = NULL;
+	if (c->last)
+		c->last->next = q;
+	else
+		c->first = q;
+	c->last = q;
+}
+
 static void say(struct lg_checker *c, struct lg_question *q, const struct lg_answer *answer)
 {
 	c->n_waiting--;
@@ -270,12 +280,7 @@ static void on_retry(void *arg)
 			continue;
 		}
 		q->again_ns = now_ns + LG_ANNOUNCE_GAP_NS;
-		q->next = NULL;
-		if (c->last)
-			c->last->next = q;
-		else
-			c->first = q;
-		c->last = q;
+		enqueue(c, q);
 	}
 	if (c->first)
 		on_flush(c);
@@ -297,22 +302,16 @@ int lg_check_ask(struct lg_checker *c, const struct lg_request *request, lg_chec
 	now_ns = lg_clock_now_ns();
 	q->asked.deadline_ns += now_ns;
 	q->again_ns = now_ns + LG_ANNOUNCE_GAP_NS;
-	q->next = NULL;
 	q->fn = fn;
 	q->arg = arg;
 	q->ticket = ++c->n_tickets;
 	if (ret_ticket)
 		*ret_ticket = q->ticket;
-	if (c->last)
-		c->last->next = q;
-	else
-		c->first = q;
-	if (!c->last && lg_source_arm(c->flusher, 0) < 0) {
-		c->first = NULL;
+	if (!c->first && lg_source_arm(c->flusher, 0) < 0) {
 		free(q);
 		return -EBUSY;
 	}
-	c->last = q;
+	enqueue(c, q);
 	c->n_waiting++;
 	return 0;
 }

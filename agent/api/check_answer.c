@@ -5,6 +5,7 @@
 
 #include "api/check_inner.h"
 #include "base/clock.h"
+#include "lease/arith.h"
 
 #define LEASE_RETRY_NS (100 * LG_NS_PER_MS)	/* tokens are on their way: a round trip */
 #define SILENT_RETRY_NS (1 * LG_NS_PER_S)	/* nobody knows */
@@ -15,11 +16,6 @@ typedef unsigned __int128 u128;
 static uint64_t cut(u128 x)
 {
 	return x > UINT64_MAX ? UINT64_MAX : (uint64_t)x;
-}
-
-static uint64_t at_least_0(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 const char *lg_check_status_name(enum lg_check_status status)
@@ -66,7 +62,7 @@ static uint64_t vt_ns(const struct lg_rate *rate, uint64_t vt)
 
 static void rate_level(const struct lg_rate *rate, uint64_t owed_vt, uint64_t cost_tok, struct level *l)
 {
-	uint64_t left_vt = at_least_0(rate->burst_vt, owed_vt);
+	uint64_t left_vt = lg_sub_floor(rate->burst_vt, owed_vt);
 	u128 cost_vt = (u128)cost_tok * rate->unit_per_tok;
 
 	l->left_tok = rate->unit_per_tok ? left_vt / rate->unit_per_tok : 0;
@@ -84,7 +80,7 @@ static void block_level(const struct lg_rule *rule, const struct lg_charge *c, u
 	}
 	l->left_tok = c->state[1] ? c->state[0] : 0;
 	l->reset_ns = c->state[1];
-	mint_ns = rule->rate_tok ? cut((u128)at_least_0(cost_tok, l->left_tok) * rule->per_ns / rule->rate_tok) : 0;
+	mint_ns = rule->rate_tok ? cut((u128)lg_sub_floor(cost_tok, l->left_tok) * rule->per_ns / rule->rate_tok) : 0;
 	if (l->left_tok < cost_tok)
 		l->retry_ns = mint_ns > LEASE_RETRY_NS ? mint_ns : LEASE_RETRY_NS;
 }
@@ -92,18 +88,18 @@ static void block_level(const struct lg_rule *rule, const struct lg_charge *c, u
 static void sliding_level(const struct lg_rule *rule, const struct lg_charge *c, uint64_t cost_tok, struct level *l)
 {
 	uint64_t limit = rule->rate_tok, length = rule->window.length_ns, now = c->state[0], before = c->state[1], rest = length - c->state[2];
-	u128 room = at_least_0(limit, now), kept = ((u128)before * rest + length - 1) / length;
+	u128 room = lg_sub_floor(limit, now), kept = ((u128)before * rest + length - 1) / length;
 
 	l->left_tok = room > kept ? (uint64_t)(room - kept) : 0;
 	l->reset_ns = now ? rest + length : before ? rest : 0;
 	if (l->left_tok >= cost_tok || cost_tok > limit)
 		return;
 	if (before && now + cost_tok <= limit) {
-		l->retry_ns = at_least_0(rest, cut((u128)(limit - now - cost_tok) * length / before));
+		l->retry_ns = lg_sub_floor(rest, cut((u128)(limit - now - cost_tok) * length / before));
 		return;
 	}
 	/* In the next window, in which this one's count is the one before. */
-	l->retry_ns = rest + (now ? at_least_0(length, cut((u128)(limit - cost_tok) * length / now)) : 0);
+	l->retry_ns = rest + (now ? lg_sub_floor(length, cut((u128)(limit - cost_tok) * length / now)) : 0);
 }
 
 static void window_level(const struct lg_rule *rule, const struct lg_charge *c, uint64_t cost_tok, struct level *l)
@@ -112,7 +108,7 @@ static void window_level(const struct lg_rule *rule, const struct lg_charge *c, 
 		sliding_level(rule, c, cost_tok, l);
 		return;
 	}
-	l->left_tok = at_least_0(rule->rate_tok, c->state[0]);
+	l->left_tok = lg_sub_floor(rule->rate_tok, c->state[0]);
 	l->reset_ns = c->state[0] ? rule->window.length_ns - c->state[2] : 0;
 	l->retry_ns = l->left_tok < cost_tok ? rule->window.length_ns - c->state[2] : 0;
 }
@@ -125,7 +121,7 @@ static void level_of(const struct lg_rule *rule, const struct lg_charge *c, uint
 	case LG_CHARGE_BLOCK: block_level(rule, c, cost_tok, l); return;
 	case LG_CHARGE_WINDOW: window_level(rule, c, cost_tok, l); return;
 	case LG_CHARGE_LOG:
-		l->left_tok = at_least_0(rule->rate_tok, c->state[0]);
+		l->left_tok = lg_sub_floor(rule->rate_tok, c->state[0]);
 		l->reset_ns = c->state[0] ? rule->window.length_ns : 0;
 		l->retry_ns = l->left_tok < cost_tok ? c->state[2] : 0;
 		return;

@@ -62,8 +62,7 @@ static struct lg_weight weight_of(const struct lg_rule *rule, const struct lg_de
 	return (struct lg_weight){ num ? (uint64_t)num : 1, den ? (uint64_t)den : 1 };
 }
 
-/* In the rule's units; what does not fit is more than any burst. */
-static uint32_t weigh(uint64_t cost, const struct lg_weight *w)
+uint32_t lg_weigh(uint64_t cost, const struct lg_weight *w)
 {
 	u128 units = ((u128)cost * w->num + w->den - 1) / w->den;
 
@@ -83,7 +82,7 @@ static bool charge_add(struct lg_asked *a, const struct lg_request_table *table,
 {
 	const struct lg_request_rule *rule = lg_requests_rule(table, hit->rule);
 	struct lg_weight w = weight_of(&rule->rule, d);
-	uint32_t units = weigh(cost, &w), k;
+	uint32_t units = lg_weigh(cost, &w), k;
 
 	for (k = 0; k < a->n; k++) {
 		if (!is_same_bucket(&a->charge[k].key, &hit->key))

@@ -16,6 +16,9 @@ struct lg_weight {
 	uint64_t num, den;
 };
 
+/* A cost in the rule's units; what does not fit is more than any burst. */
+uint32_t lg_weigh(uint64_t cost, const struct lg_weight *weight);
+
 /* A request as the kernel is asked it. */
 struct lg_asked {
 	enum lg_check_mode mode;
