@@ -154,6 +154,7 @@ def test_a_region_is_added_and_brings_itself_up_to_date():
         regions_do(near, "drain", home.name)
         regions_do(near, "remove", home.name)
         until(lambda: looked(far).get("version") == looked(near).get("version") == 3, "two regions are left")
+        until(lambda: [x["connected"] for x in looked(far)["regions"]] == [True, True], "both hear of each other")
         # What it keeps says that it drains; the list of its configuration is that of the first day.
         home.server.stop()
         assert "is added" in regions_do(far, "add", home.name, "--address", home.address)
