@@ -101,28 +101,14 @@ static void on_region(void *arg, const char *key, const void *value, size_t len,
 	entry_seen(s, &s->regions, key, value, len, revision);
 }
 
-static int host_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
-{
-	on_host(arg, key, value, len, revision);
-	return 0;
-}
-
-static int region_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
-{
-	on_region(arg, key, value, len, revision);
-	return 0;
-}
-
-static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const char *prefix, lg_store_fn *one, lg_store_seen *seen)
+static int kind_start(struct lg_server *s, struct lg_server_holders *kind, const char *prefix, lg_store_seen *seen)
 {
 	int r;
 
 	kind->prefix = prefix;
 	STAILQ_INIT(&kind->ready);
 	r = lg_table_new(LG_NAME_LEN, LG_HOLDERS_MAX, &kind->by_name);
-	if (r == 0)
-		r = lg_store_each(s->store, prefix, one, s);
-	return r < 0 ? r : lg_store_watch(s->store, prefix, seen, s);
+	return r < 0 ? r : lg_store_watch_now(s->store, prefix, seen, s);
 }
 
 int lg_holders_succession(const struct lg_server_holders *kind, struct lg_succession **ret_succession)
@@ -158,9 +144,9 @@ int lg_holders_start(struct lg_server *s, struct lg_complaint *c)
 {
 	int r;
 
-	r = kind_start(s, &s->hosts, "holder/host/", host_one, on_host);
+	r = kind_start(s, &s->hosts, "holder/host/", on_host);
 	if (r == 0)
-		r = kind_start(s, &s->regions, "holder/region/", region_one, on_region);
+		r = kind_start(s, &s->regions, "holder/region/", on_region);
 	if (r == 0)
 		r = lg_holders_get(s, &s->regions, s->config.region, &s->self_holder);
 	if (r < 0)

@@ -617,18 +617,6 @@ void lg_slots_leave(struct lg_server *s)
 
 /* ---- start and stop ---- */
 
-static int replica_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
-{
-	on_replica(arg, key, value, len, revision);
-	return 0;
-}
-
-static int slot_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
-{
-	on_slot(arg, key, value, len, revision);
-	return 0;
-}
-
 /* The machine's name, and a number by chance: two processes of one name on one machine are two servers. */
 void lg_slots_name(char name[LG_NAME_LEN])
 {
@@ -653,13 +641,9 @@ int lg_slots_start(struct lg_server *s, struct lg_complaint *c)
 	if (r >= 0)
 		r = lg_loop_add_timer(s->loop, on_timer, s, &s->slots.timer);
 	if (r == 0)
-		r = lg_store_each(s->store, REPLICA_PREFIX, replica_one, s);
+		r = lg_store_watch_now(s->store, REPLICA_PREFIX, on_replica, s);
 	if (r == 0)
-		r = lg_store_each(s->store, SLOT_PREFIX, slot_one, s);
-	if (r == 0)
-		r = lg_store_watch(s->store, REPLICA_PREFIX, on_replica, s);
-	if (r == 0)
-		r = lg_store_watch(s->store, SLOT_PREFIX, on_slot, s);
+		r = lg_store_watch_now(s->store, SLOT_PREFIX, on_slot, s);
 	if (r == 0)
 		r = lg_store_join(s->store);
 	map_make(s);

@@ -332,6 +332,27 @@ int lg_store_watch(struct lg_store *store, const char *prefix, lg_store_seen *fn
 	return 0;
 }
 
+struct telling {
+	lg_store_seen *fn;
+	void *arg;
+};
+
+static int tell_one(void *arg, const char *key, const void *value, size_t len, uint64_t revision)
+{
+	const struct telling *t = arg;
+
+	t->fn(t->arg, key, value, len, revision);
+	return 0;
+}
+
+int lg_store_watch_now(struct lg_store *store, const char *prefix, lg_store_seen *fn, void *arg)
+{
+	struct telling t = { fn, arg };
+	int r = lg_store_each(store, prefix, tell_one, &t);
+
+	return r < 0 ? r : lg_store_watch(store, prefix, fn, arg);
+}
+
 /* ---- writing ---- */
 
 /* Within one commit each key has one state before and one after. */

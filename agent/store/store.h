@@ -101,6 +101,8 @@ int lg_store_commit(struct lg_store *store, const struct lg_store_write *writes,
  */
 typedef void lg_store_seen(void *arg, const char *key, const void *value, size_t len, uint64_t revision);
 int lg_store_watch(struct lg_store *store, const char *prefix, lg_store_seen *fn, void *arg);
+/* The same once the store is ready, and what there is is told before it returns as well; inside of that the store can be read only. */
+int lg_store_watch_now(struct lg_store *store, const char *prefix, lg_store_seen *fn, void *arg);
 
 /* ---- being there ---- */
 
