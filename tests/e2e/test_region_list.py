@@ -17,6 +17,13 @@ RATE = SHORT_LIMIT // SHORT_S
 EXACT = rule(SHORT_LIMIT, SHORT_S, "    fallback: deny\n")
 
 
+def under_traffic(c):
+    """All regions are sent more than a third of the limit. The home of the user's key, and the two others, the farther one first."""
+    for r in c:
+        r.sender.rate_pps = 0.6 * RATE
+    return away_from_home(c)
+
+
 def write_list(c, r, version, regions):
     """Gives one region's server another list."""
     listed = {"version": version, "list": [{"name": x.name, "address": x.address, "hosts": 1} for x in regions]}
@@ -34,9 +41,7 @@ def restart(c, r, version, regions):
 @pytest.mark.long
 def test_a_key_moves_to_another_home_without_a_second_budget():
     with running(rule(SHORT_LIMIT, SHORT_S)) as c:
-        for r in c:
-            r.sender.rate_pps = 0.6 * RATE
-        home, far, near = away_from_home(c)
+        home, far, near = under_traffic(c)
         until(lambda: total(c) >= 2 * SHORT_LIMIT, "the limit has been reached")
         home.sender.rate_pps = 0
         far.sender.rate_pps = near.sender.rate_pps = 1.2 * RATE
@@ -53,9 +58,7 @@ def test_a_key_moves_to_another_home_without_a_second_budget():
 
 def test_a_home_that_hears_of_a_newer_list_lends_nothing_until_it_has_it():
     with running(rule(SHORT_LIMIT, SHORT_S)) as c:
-        for r in c:
-            r.sender.rate_pps = 0.6 * RATE
-        home, far, near = away_from_home(c)
+        home, far, near = under_traffic(c)
         regions = list(c)
         restart(c, far, 2, regions)
         until(lambda: home.ns.http_get("/readyz", 9465)[0] == 503, "a home with an old list is not ready")
@@ -119,9 +122,7 @@ def all_have(c, version):
 @pytest.mark.long
 def test_a_region_drains_and_is_removed_while_all_goes_on():
     with running(EXACT) as c:
-        for r in c:
-            r.sender.rate_pps = 0.6 * RATE
-        home, far, near = away_from_home(c)
+        home, far, near = under_traffic(c)
         daemons = [d for r in c for d in r.instance.daemons]
         assert "not done" in regions_do(near, "drain", home.name, "--dry-run")
         assert "`leasegate regions drain" in regions_do(near, "remove", home.name, code=1)
@@ -147,9 +148,7 @@ def test_a_region_drains_and_is_removed_while_all_goes_on():
 @pytest.mark.long
 def test_a_region_is_added_and_brings_itself_up_to_date():
     with running(EXACT) as c:
-        for r in c:
-            r.sender.rate_pps = 0.6 * RATE
-        home, far, near = away_from_home(c)
+        home, far, near = under_traffic(c)
         home.sender.rate_pps = 0
         regions_do(near, "drain", home.name)
         regions_do(near, "remove", home.name)
@@ -169,9 +168,7 @@ def test_a_region_is_added_and_brings_itself_up_to_date():
 @pytest.mark.long
 def test_a_region_that_is_lost_for_good_is_done_without():
     with running(EXACT) as c:
-        for r in c:
-            r.sender.rate_pps = 0.6 * RATE
-        home, far, near = away_from_home(c)
+        home, far, near = under_traffic(c)
         until(lambda: total(c) >= SHORT_LIMIT, "the limit has been reached")
         home.server.kill()
         home.node.kill()
